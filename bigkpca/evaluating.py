@@ -104,8 +104,8 @@ def _judged(
     of_scores = of_preimages = Judged(model, Y, own)
     if own:
         kept = numbers if spec.exact or spec.refine else None
-        with engine.small_work() as in_order:
-            of_scores, of_preimages = judged_without(of_scores, X, judged, kept, spec, in_order)
+        with single_threaded_blas:
+            of_scores, of_preimages = judged_without(of_scores, X, judged, kept, spec)
     found = captured(model.features, X, of_scores.scores, seen=of_scores.seen)
     if found is None:
         return None, None

@@ -24,7 +24,7 @@ from bigkpca.cli.options import (
 )
 from bigkpca.cli.output import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
-from bigkpca.numerics.certificates import MODERATE
+from bigkpca.numerics.certificate import MODERATE
 from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SAMPLED_ROWS

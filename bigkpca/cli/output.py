@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from bigkpca.numerics.certificates import accuracy
+from bigkpca.numerics.certificate import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
 

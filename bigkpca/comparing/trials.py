@@ -335,9 +335,9 @@ def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> dict[str
     numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     if model.decoder is None or not len(numbers):
         return {}
-    with Engine().small_work() as in_order:
+    with single_threaded_blas:
         judged = np.isin(np.arange(len(X)), numbers)
-        _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec, in_order)
+        _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec)
     scores = Y[numbers, : model.components].astype(model.features.dtype)
     restored = model.reconstructing(len(numbers))(scores, None).rows
     return {"preimage_error": share_lost(model.features, X, numbers, restored), "preimages_seen": float(bool(seen))}

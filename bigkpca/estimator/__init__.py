@@ -41,7 +41,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import in_frame, prepare_preimages
 from bigkpca.fitting.merge import extend, of_first_batch, spec_like
 from bigkpca.fitting.preimage import of_leading
-from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linear_pca import Captured

@@ -27,15 +27,15 @@ from bigkpca.execution.engine import (
 )
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
-from bigkpca.numerics.certificates.sampling import Draw, ResidualSample, Sampler
+from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
 from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import ColumnMoments, Moments, column_moments, shifted_sums
+from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums
+from bigkpca.numerics.precision import InSingle, in_single
 from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.random_streams import random_stream
-from bigkpca.numerics.rounding import ON_PROCESSOR, Compute, FarRows, Farthest, features_here, moments_here
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
 
@@ -72,18 +72,15 @@ def block_columns(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over the features, the SHA-256 of each block's values, in block order, the farthest rows of a fit, and rows
-    drawn by their residuals."""
+    """Sums over the features, the SHA-256 of each block's values, in block order, and the rows that were drawn."""
 
     sums: Any  # ShiftedSums, or Action
     digests: tuple[str, ...]
-    far: FarRows | None = None
-    drawn: ResidualSample | None = None
+    drawn: DrawnRows | None = None
 
     def __add__(self, other: BlockSums) -> BlockSums:
-        far = None if self.far is None or other.far is None else self.far + other.far
         drawn = None if self.drawn is None or other.drawn is None else self.drawn + other.drawn
-        return BlockSums(self.sums + other.sums, self.digests + other.digests, far, drawn)
+        return BlockSums(self.sums + other.sums, self.digests + other.digests, drawn)
 
     @property
     def content(self) -> str:
@@ -95,20 +92,22 @@ def sums_of(
     rows: Rows,
     features: FeatureMap,
     shift: Array,
+    rounding: Rounding,
     block_rows: int | None,
     engine: Engine,
     title: str = "fitting",
     kept: KeptFeatures | None = None,
     draw: Draw | None = None,
 ) -> BlockSums:
-    """Sums of the features of all rows, a digest of the rows, the farthest ones, and those that `draw` draws: one pass.
-    `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
+    """Sums of the features of all rows with their rounding, a digest of the rows, and those that `draw` draws: one
+    pass. `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
     if kept is not None:
         kept.begin()
     trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
     if engine.device is not None:
         kept = None  # the next pass may compute elsewhere
-    found = sum_by_block(title, _block_sums, rows, (engine.placed(features), shift, draw), block_rows, engine, kept)
+    given = engine.placed(features), shift, rounding, draw
+    found = sum_by_block(title, _block_sums, rows, given, block_rows, engine, kept)
     trim(features.size)  # the work space of all threads, before that of the eigenproblem
     return found
 
@@ -130,22 +129,28 @@ def action_of(
 
 @np.errstate(over="ignore", invalid="ignore")
 def _block_sums(
-    rows: Rows, block: Block, features: FeatureMap, shift: Array, draw: Draw | None, kept: KeptFeatures | None = None
+    rows: Rows,
+    block: Block,
+    features: FeatureMap,
+    shift: Array,
+    rounding: Rounding,
+    draw: Draw | None,
+    kept: KeptFeatures | None = None,
 ) -> BlockSums:
     digest = hashlib.sha256()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
-    farthest = Farthest(None if weights is None else np.concatenate(weights))
     sampler = None if draw is None else Sampler(draw, block.start)
-
     if sampler is not None:
         X_tiles = _seen(X_tiles, sampler.see)
-    V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows, farthest.see)
+    V_tiles: Iterable[tuple[Array, Array]] = features.tiles(X_tiles, most_rows)
     if kept is not None:
         V_tiles = kept.keeping(block.start, V_tiles)
-    sums = shifted_sums(V_tiles if sampler is None else sampler.drawing(V_tiles, weights), shift, weights)
+    if sampler is not None:
+        V_tiles = sampler.drawing(V_tiles, weights)
+    sums = shifted_sums(V_tiles, shift, rounding, weights)
     check_overflow(sums.products, named_rows(rows, block))
-    return BlockSums(sums, (digest.hexdigest(),), farthest.found, None if sampler is None else sampler.found)
+    return BlockSums(sums, (digest.hexdigest(),), None if sampler is None else sampler.found)
 
 
 def _weights(rows: Rows, block: Block, features: FeatureMap, digest: Any) -> list[Array] | None:
@@ -173,29 +178,13 @@ def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Arr
     return BlockSums(action, (digest.hexdigest(),))
 
 
-def compute_of(features: FeatureMap, engine: Engine) -> Compute:
-    """How the passes of an engine compute with these features."""
+def computed_in_single(features: FeatureMap, X: Array, shift: Array, engine: Engine) -> InSingle:
+    """What a pass would compute in float32 for rows X (q, d), where it would run."""
+    single = features.in_precision(np.dtype(np.float32))
     if engine.device is None:
-        return ON_PROCESSOR
-    like = engine.placed(features.as_columns())  # little is moved to the device
-
-    def there(function: Callable[..., Any], *given: Any) -> Any:
-        return engine.each("measuring rounding", [Task(function, given, 0)])[0]
-
-    return Compute(
-        lambda some, X: there(_features_there, engine.placed(some), X),
-        lambda V, shift: there(_moments_there, like, V, shift),
-    )
-
-
-@np.errstate(over="ignore", invalid="ignore", under="ignore")  # as `rounding` does here
-def _features_there(features: FeatureMap, X: Array) -> Array:
-    return on_host(features_here(features, X))
-
-
-@np.errstate(over="ignore", invalid="ignore", under="ignore")
-def _moments_there(like: Columns, V: Array, shift: Array) -> Moments:
-    return moments_here(moved(V, like.offset), shift)
+        return in_single(single, X, shift)
+    found: InSingle = engine.each("measuring rounding", [Task(in_single, (engine.placed(single), X, shift), 0)])[0]
+    return found
 
 
 def mean_features(features: FeatureMap, X: Array) -> Array:

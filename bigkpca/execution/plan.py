@@ -23,7 +23,7 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution import returns_freed_memory
 from bigkpca.execution.passes import strip_bytes
 from bigkpca.execution.tasks import group_size
-from bigkpca.numerics import moments, solvers
+from bigkpca.numerics import moments
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.kernels import Kernel, Polynomial
@@ -374,7 +374,7 @@ def _solution(fit: ResolvedFit, threads: int) -> int:
 
 def _matrix(wanted: Any, n: int) -> int:
     """Eigenpairs of a matrix (n, n): the matrix, a centred copy and, if many are wanted, these and work space."""
-    return (20 if isinstance(wanted, int) and solvers.are_few(wanted, n) else 32) * n * n
+    return (20 if isinstance(wanted, int) and wanted * 40 <= n else 32) * n * n
 
 
 def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:

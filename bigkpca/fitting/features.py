@@ -18,7 +18,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, SampledRows, prepare_sample, rounded
 from bigkpca.numerics import growth, landmarks
-from bigkpca.numerics.certificates.sampling import DrawnRows
+from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
@@ -36,7 +36,7 @@ from bigkpca.numerics.growth import PAIRED_ROWS, SampleStratum, SizeTrial
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import represented
+from bigkpca.numerics.moments import Rounding, represented
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
@@ -61,7 +61,7 @@ def choose_landmarks(prepared: PreparedSample, fit: ResolvedFit, engine: Engine)
     count = size - len(certain)
     with np.errstate(over="ignore", invalid="ignore"):
         check_overflow(columns.kernel.diagonal(few), rows.where)
-        chosen = rule.choose(few, columns.kernel, count, rng, engine.in_order)
+        chosen = rule.choose(few, columns.kernel, count, rng)
     if len(certain):
         chosen = np.concatenate([certain, chosen])
     if not len(chosen):
@@ -142,7 +142,7 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     if d <= DENSE_MOST_FEATURES:
-        moments = sums_of(rows, columns, shift, spec.block_rows, engine, title).sums.moments
+        moments = sums_of(rows, columns, shift, Rounding.unknown(d), spec.block_rows, engine, title).sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []
@@ -302,7 +302,6 @@ class ChosenFeatures:
 
     features: FeatureMap
     near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
-    kernel_error: Estimate | None  # of random features only
     grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it
@@ -333,7 +332,6 @@ def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: En
     return ChosenFeatures(
         features,
         near_mean,
-        None if spec.method_value.landmarks else growth.kernel_error(features, few, spec.center),
         grown,
         tuple(_choices(prepared, fit, features, grown)),
         spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,

@@ -10,12 +10,12 @@ import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.errors import ConstantKernelError, RoundingError, SpecError
+from bigkpca.errors import ConstantKernelError, SpecError
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import calibrated, without_calibration
-from bigkpca.fitting.features import Choice, ChosenFeatures, SizeLimits, choice, choose_features
+from bigkpca.fitting.features import ChosenFeatures, SizeLimits, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.precomputed import fit_precomputed
 from bigkpca.fitting.preimage import with_decoder
@@ -24,7 +24,6 @@ from bigkpca.fitting.refine import refine_by_products
 from bigkpca.fitting.solve import Solved, solve_rows
 from bigkpca.fitting.warnings import (
     check_length,
-    moved_by_rounding,
     note_lowered,
     warn_above_tolerance,
     warn_if_dominated,
@@ -36,8 +35,6 @@ from bigkpca.fitting.warnings import (
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.spec.checks import without_weights
-
-_COARSE = 0.01  # share: if rounding may move more than this, the fit is repeated in float64
 
 
 def fit_rows(
@@ -57,7 +54,7 @@ def fit_rows(
     again, with one more pass.
 
     Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
-    and before a second fit in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
+    and before a pass in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
     constant data, SpecError for a tolerance that no size reaches. Warns IndefiniteKernelWarning if the kernel has
     negative eigenvalues, which are dropped; DominantVariableWarning if one column makes nearly all of the distances
     between rows; NarrowKernelWarning if the Gram matrix is close to the identity;
@@ -120,37 +117,26 @@ def of_devices(names: Iterable[str]) -> Provenance:
 
 
 def _solved(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> tuple[ChosenFeatures, Solved]:
-    """Features, and the solution of their pass; again in float64, or with a larger size, if needed."""
+    """Features, and the solution of their pass; again with a larger size, if a tolerance needs it."""
     spec = fit.spec
-    more_precise: tuple[Choice, ...] = ()
     while True:
         chosen = found = None  # frees those of the previous round
         with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
             chosen = choose_features(rows, fit, limits, engine)
-            single = fit.spec.dtype is None and chosen.features.dtype != np.float64
             try:
-                found = solve_rows(rows, chosen, fit, engine)
-            except RoundingError:
-                if not single:
-                    raise
+                features, found = solve_rows(rows, chosen, fit, engine, limits.memory)
             except ConstantKernelError:
                 check_length(chosen.features, chosen.few)
                 raise
-        if found is None or (single and moved_by_rounding(found, _COARSE)):
-            engine.progress.note("rounding in float32 would be too large here: fitting again in float64")
-            reason = f"rounding in float32 may move the bounds or leading eigenvalues by more than {_COARSE}"
-            fit, more_precise = fit.changed(dtype="float64"), (choice("dtype", "float64", reason),)
-            most = check_fits(rows, fit, engine, limits.memory)
-            limits = replace(limits, largest=most.largest, limited_by=most.limited_by)
-            continue
-        grown, reached = chosen.grown, found.certificate.relative_trace_error
-        if not grown or grown.stopped or reached is None or reached <= (spec.tol or 1):
+        chosen = replace(chosen, features=features)
+        grown, reached = chosen.grown, found.certificate.unexplained
+        if not grown or grown.stopped or not features.kernel.positive or reached <= (spec.tol or 1):
             break
         engine.progress.note(f"size {grown.size} has error {reached:.4g}, above tol={spec.tol}: growing further")
         limits = replace(limits, bias=limits.bias * reached / grown.error.value)
-    warn_if_dominated(rows, chosen.few, chosen.features, spec)
-    warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
-    warn_of(found, chosen.features)
+    warn_if_dominated(rows, chosen.few, features, spec)
+    warn_if_narrow(features, chosen.few, found.solution.unexplained)
+    warn_of(found, features)
     if grown and grown.stopped:
-        warn_above_tolerance(grown.size, reached or grown.error.value, grown.stopped, spec)
-    return chosen, replace(found, choices=(*found.choices, *more_precise))
+        warn_above_tolerance(grown.size, reached if reached < 1 else grown.error.value, grown.stopped, spec)
+    return chosen, found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import FarRowsWarning, SpecError, warn
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import compute_of, read_rows, read_sets, sums_of
+from bigkpca.execution.passes import BlockSums, read_rows, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.calibration import (
     calibrated,
@@ -28,7 +28,7 @@ from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
 from bigkpca.fitting.reference import with_reference
 from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
-from bigkpca.fitting.solve import Checks, draw_of, first_basis, rounding_of, solve, solve_rows, some_of
+from bigkpca.fitting.solve import draw_of, measure_like, rounding_of, solve, solve_rows, span_basis
 from bigkpca.fitting.warnings import (
     far_from_landmarks,
     warn_if_beyond_tolerance,
@@ -36,21 +36,17 @@ from bigkpca.fitting.warnings import (
     warn_if_not_uniform,
     warn_of,
 )
-from bigkpca.numerics import eigenpairs, growth, rounding
-from bigkpca.numerics.certificates.sampling import DrawnRows, Residuals
+from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.drift import REFERENCE_ROWS
-from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.growth import PAIRED_ROWS
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.model import Model, Provenance
-from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 
-MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay; the rounding of each component adds up
+MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay
 NO_SUMS = (
     "a model of the exact method, of products with the Gram matrix, or of the randomized solver cannot take more rows: "
     "fit it again on all of them, or use nystroem"
@@ -128,7 +124,7 @@ def fit_like(
     make_room(engine.kept, rows, fit, limit)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         chosen = _chosen(rows, like, fit, engine)
-        found = solve_rows(rows, chosen, fit, engine)
+        _, found = solve_rows(rows, chosen, fit, engine)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
     warn_if_beyond_tolerance(found, spec)
     warn_if_not_uniform(spec)
@@ -185,7 +181,6 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     return ChosenFeatures(
         features,
         like.sums.about,
-        None if spec.method_value.landmarks else growth.kernel_error(features, found_few, spec.center),
         None,
         (),
         found_sample if spec.keeps_sample else None,
@@ -197,19 +192,6 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
         weight,
         like.drawn,
     )
-
-
-_ALIKE = ("directions", "cholesky", "eigenvectors", "most")  # of drawn rows that can be joined
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What merging needs of one of the models, besides its sums."""
-
-    weight: float
-    rounded: tuple[float, float]  # see `Checks`
-    sample: Array | None
-    calibration: Calibration | None
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -224,12 +206,11 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     or with trained pre-images. Warns as a fit does, and UniformLandmarksWarning.
     """
     first: Model | None = None
-    parts: list[_Part] = []
+    weights: list[tuple[float, Calibration | None]] = []
     devices: list[str] = []  # that computed the models
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
     numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
-    drawn: DrawnRows | None = None
-    nodes: list[tuple[int, ShiftedSums]] = []  # of the binary tree of sums, levels descending: at most log2
+    nodes: list[tuple[int, BlockSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
         if first is None:
             first = model
@@ -247,84 +228,49 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         numbers.update(dict.fromkeys(digests, number))
         added += own
         devices += _devices(model)
-        drawn = _joined(drawn, model.drawn) if parts else model.drawn
-        parts.append(_Part(model.sums.weight, rounding_of(model), model.certificate.sample, model.calibration))
-        level, value = 0, model.sums
+        weights.append((model.sums.weight, model.calibration))
+        level, value = 0, BlockSums(model.sums, (), model.drawn)
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
             level += 1
         nodes.append((level, value))
-    if first is None or len(parts) < 2:
-        raise SpecError(f"{len(parts)} models were given: merging needs at least two")
-    sums = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
-    if drawn is None and first.drawn is not None:
-        engine.progress.note(
-            "no bound with 95 % confidence: the models were fitted with different options, or share some rows"
-        )
-    fit = resolve_shape(FitSpec.of(first), sums.count, first.features.columns, first.features.dtype)
-    joined = _with_sums(first, sums, fit, _joint_checks(first, sums, parts, drawn), engine, added[1:], devices)
-    apart = joint_calibration_rows([(part.weight, part.calibration) for part in parts], fit.spec.random_state)
-    return joined if apart is None else calibrated(joined, apart, sums.weight, engine)
+    if first is None or len(weights) < 2:
+        raise SpecError(f"{len(weights)} models were given: merging needs at least two")
+    joined = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
+    spec = FitSpec.of(first)
+    merged = _with_sums(first, joined, spec, added[1:], devices, first.provenance["spec"])
+    apart = joint_calibration_rows(weights, spec.random_state)
+    return merged if apart is None else calibrated(merged, apart, joined.sums.weight, engine)
 
 
 def _with_sums(
     model: Model,
-    sums: ShiftedSums,
-    fit: ResolvedFit,
-    checks: Checks,
-    engine: Engine,
+    joined: BlockSums,
+    spec: FitSpec,
     added: list[dict[str, Any]],
     devices: list[str],
-    recorded: dict[str, Any] | None = None,
-    far: str | None = None,
+    recorded: dict[str, Any],
 ) -> Model:
-    """A model with the same features and signs but other sums, `added` rows, the `devices` that computed and, if given,
-    another `recorded` spec; `far` is a sentence if these rows are far from all landmarks."""
-    features = model.features
+    """A model with the same features and signs but other sums and drawn rows, `added` rows, the `devices` that computed
+    and the `recorded` spec."""
+    features, drawn = model.features, joined.drawn
+    assert drawn is not None  # a pass draws some
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        with engine.small_work() as in_order:
-            if checks.basis is None:
-                checks = with_basis(features, checks, in_order)
-            found = solve(sums.moments, features, fit, checks, in_order)
+        few = drawn.X[: precision.MEASURED_ROWS]
+        found = solve(joined.sums, features, spec, drawn, span_basis(features), few)
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
-    found = replace(found, solution=solution, sums=sums, span=None)
-    beyond = warn_if_beyond_tolerance(found, fit.spec)
-    warn_of(found, features, far=None if beyond else far)
-    warn_if_not_uniform(fit.spec)
+    found = replace(found, solution=solution, span=None)
+    warn_if_beyond_tolerance(found, spec)
+    warn_of(found, features)
+    warn_if_not_uniform(spec)
     changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices], **of_devices(devices)}
-    if recorded is not None:
-        changed["spec"] = recorded
-    larger = found.model(features, {**model.provenance, **changed})
-    return extend_decoder(larger, model, fit.spec)
+    larger = found.model(features, {**model.provenance, **changed, "spec": recorded})
+    return extend_decoder(larger, model, spec)
 
 
 def _devices(model: Model) -> list[str]:
     """The devices that computed a model."""
     return model.provenance.get("devices", [CPU])
-
-
-def _joined(ours: DrawnRows | None, theirs: DrawnRows | None) -> DrawnRows | None:
-    """The rows that two models keep, together; None if one has none, if they were drawn in other directions, or with
-    the same random numbers, as for the same rows."""
-    if ours is None or theirs is None or np.isin(theirs.uniform, ours.uniform).any():
-        return None
-    if any(getattr(ours, name) != getattr(theirs, name) for name in _ALIKE):
-        return None
-    return replace(ours + theirs, kept=min(ours.kept, theirs.kept))
-
-
-def _joint_checks(first: Model, sums: ShiftedSums, parts: list[_Part], drawn: DrawnRows | None) -> Checks:
-    """The evidence of all parts: drawn rows and rounding; landmarks and sampled rows measure the rounding again."""
-    seed, total, sample = FitSpec.of(first).random_state, sum(part.weight for part in parts), None
-    if all(part.sample is not None for part in parts):  # in proportion to their weights
-        counts = [max(1, int(rounding.MEASURED_ROWS * part.weight // total)) for part in parts]
-        some = [some_of(p.sample, count, seed) for p, count in zip(parts, counts, strict=True) if p.sample is not None]
-        sample = np.concatenate(some)
-    landmarks = first.features.landmarks_in_user_units()
-    rows = [first.features.offset[None], *(each.astype(np.float64) for each in (landmarks, sample) if each is not None)]
-    few = np.concatenate([each[: rounding.MEASURED_ROWS] for each in rows])
-    of_trace, of_values = (float(sum(part.rounded[i] for part in parts)) for i in range(2))
-    return Checks(few, sums.about, 0, sample, None, drawn=drawn, like=drawn, rounded=(of_trace, of_values))
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -348,7 +294,6 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
     if first.names != model.names:
         raise SpecError(f"model {number} has different column names from the first one")
     spec, other_spec = FitSpec.of(first), FitSpec.of(model)
-    # The certificate adds up the rounding of each part, which was measured for the components of that part.
     for name in ("method", "center", "n_components"):
         if getattr(spec, name) != getattr(other_spec, name):
             raise SpecError(
@@ -394,10 +339,10 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
 
     Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
     and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
-    real rows. Warns IndefiniteKernelWarning, RoundingWarning and UnseenClusterWarning as a fit does,
-    UniformLandmarksWarning, and FarRowsWarning unless another warning says the same.
+    real rows. Warns IndefiniteKernelWarning and RoundingWarning as a fit does, UniformLandmarksWarning, and
+    FarRowsWarning.
     """
-    if model.sums is None:
+    if model.sums is None or model.drawn is None:
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
     check_extensible(spec)
@@ -406,53 +351,21 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_fits(rows, fit, engine, limit)
     identity = identity_of(rows, stamped=False)
     rows, apart = calibration_rows_with(model, rows, fit.spec.random_state, engine)
-    like, draw, far, features = model.drawn, None, None, model.features
-    checks, some = _checks_of_new_rows(model, model.sums, rows, fit, engine)
-    checks = replace(checks, compute=compute_of(features, engine))
-    if like is not None:
-        with single_threaded_blas, engine.small_work() as in_order:
-            checks = with_basis(features, replace(checks, like=like), in_order)
-            draw = draw_of(features, fit, checks, like, like.count)
-            if checks.basis is not None:
-                far = far_from_landmarks(model, checks.basis, some, rows.where, in_order)
-    more = sums_of(rows, features, model.sums.about, model.block_rows, engine, draw=draw)
-    drawn = None if like is None or more.drawn is None else like + more.drawn
-    checks = replace(checks, far=more.far, drawn=drawn, weight=more.sums.weight)
+    features, seed = model.features, fit.spec.random_state
+    numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
+    few = read_rows(rows, np.sort(numbers), engine)[np.argsort(np.argsort(numbers))]
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        measure = measure_like(features, model.drawn)
+        rounding = rounding_of(features, few, model.sums.about, engine)
+        draw = draw_of(features, measure, few, weights_of(rows, numbers), weight, fit)
+        draw = replace(draw, before=model.drawn.count)
+        far = far_from_landmarks(model, measure, few, rows.where)
+    more = sums_of(rows, features, model.sums.about, rounding, model.block_rows, engine, draw=draw)
+    if far is not None:
+        warn(far, FarRowsWarning)
     added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
     recorded = model.provenance["spec"] | {key: getattr(fit.spec, key) for key in _MAY_CHANGE}
-    sums = model.sums + more.sums
+    joined = BlockSums(model.sums, (), model.drawn) + more
     devices = [*_devices(model), *(engine.devices or [CPU])]
-    larger = _with_sums(model, sums, fit, checks, engine, added, devices, recorded, far)
-    return larger if apart is None else calibrated(larger, apart, sums.weight, engine)
-
-
-def _checks_of_new_rows(
-    model: Model, before: ShiftedSums, rows: Rows, fit: ResolvedFit, engine: Engine
-) -> tuple[Checks, Array]:
-    """Rows that measure the error of a model with the sums `before`, to which rows are added: some of the new rows,
-    with landmarks representing the old ones. Also returns those of the new rows alone."""
-    features = model.features
-    few, weight = drawn_numbers(rows, rounding.MEASURED_ROWS, fit.spec.random_state, PROBES, engine)
-    wanted = np.sort(few)
-    found = read_rows(rows, wanted, engine)
-    some = new = found[np.searchsorted(wanted, few)]
-    earlier, sample = model.certificate.sample, None
-    if earlier is not None:  # old and new rows in proportion to their weights
-        kept = int(rounding.MEASURED_ROWS * before.weight // (before.weight + weight))
-        fresh = some[: rounding.MEASURED_ROWS - kept]
-        sample = np.concatenate([some_of(earlier, kept, fit.spec.random_state), fresh])
-    landmarks, weights = features.landmarks_in_user_units(), weights_of(rows, few)
-    if landmarks is not None:
-        landmarks = landmarks[: rounding.MEASURED_ROWS]
-        some = np.concatenate([some.astype(np.float64), landmarks])
-        usual = before.weight / before.count  # of the rows that landmarks represent
-        weights = None if weights is None else np.append(weights, np.full(len(landmarks), usual))
-    return Checks(some, before.about, weight, sample, None, rounded=rounding_of(model), few_weights=weights), new
-
-
-def with_basis(features: FeatureMap, checks: Checks, in_order: Map) -> Checks:
-    """The checks with the basis of the span of the landmarks, and the residuals by which rows were drawn."""
-    like = checks.like
-    basis = first_basis(features, like, in_order)
-    residuals = None if basis is None or like is None else Residuals.of(basis, features.dtype, like.directions)
-    return replace(checks, basis=basis, residuals=residuals)
+    larger = _with_sums(model, joined, fit.spec, added, devices, recorded)
+    return larger if apart is None else calibrated(larger, apart, joined.sums.weight, engine)

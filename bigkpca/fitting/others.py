@@ -11,12 +11,13 @@ import numpy as np
 from bigkpca.data.blocks import tile_rows
 from bigkpca.errors import Array, DataError
 from bigkpca.execution.plan import MOST_SOLVED
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.kernels import squared_norms
-from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
+from bigkpca.numerics.linalg import at_once, in_parts, rank_tolerance
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Moments, ShiftedSums, block_moments
+from bigkpca.numerics.moments import Moments, Rounding, ShiftedSums, shifted_sums
 from bigkpca.numerics.solvers import nystroem
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
@@ -39,10 +40,11 @@ class Mapped(NamedTuple):
 
     def moments(self, V: Array, about: Array) -> Moments:
         """Moments of V (q, m), which is overwritten, in the place of these features; `about` is near their mean."""
-        return block_moments([(V, self.diagonal)], about, None if self.weights is None else [self.weights])
+        weights = None if self.weights is None else [self.weights]
+        return shifted_sums([(V, self.diagonal)], about, Rounding.unknown(len(about)), weights).moments
 
 
-def mapped(features: FeatureMap, X: Array, in_order: Map, weights: Array | None = None) -> Mapped:
+def mapped(features: FeatureMap, X: Array, weights: Array | None = None) -> Mapped:
     """The features of rows X (q, d) with these weights (q,), tile by tile."""
     height = tile_height(features)
 
@@ -50,13 +52,13 @@ def mapped(features: FeatureMap, X: Array, in_order: Map, weights: Array | None 
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
             return next(iter(features.tiles([X[start : start + height]], height)))
 
-    parts = in_order(of_tile, range(0, len(X), height))
+    parts = in_parts(of_tile, range(0, len(X), height))
     V, diagonal = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Mapped(V, diagonal, weights)
 
 
 def without(
-    model: Model, some: Mapped | None, numbers: Array | None, spec: FitSpec, in_order: Map, span: Span | None = None
+    model: Model, some: Mapped | None, numbers: Array | None, spec: FitSpec, span: Span | None = None
 ) -> Model | None:
     """The model of all its rows but some, with the same features: from the sums without their features or, if it keeps
     its rows and these are their `numbers`, from the others. None with neither, if the method takes landmarks for a
@@ -68,32 +70,32 @@ def without(
     if model.method.uniform:
         return None
     if moments is not None and some is not None:
-        moments, span = _sums_without(moments, some, span, in_order)
+        moments, span = _sums_without(moments, some, span)
     elif numbers is not None:
         assert has_landmarks(features)
         features = replace(features, landmarks=np.delete(features.landmarks, numbers, axis=0))
     else:
         return None
     method: Any = model.method  # the exact method has no moments
-    tolerance, count, start = rank_tolerance(features.dtype), model.components, model.solution.components
+    tolerance, count = rank_tolerance(features.dtype), model.components
     try:
         if span is not None and method == Nystroem():
-            solution = nystroem(span, count, center=spec.center, tolerance=tolerance, in_order=in_order, start=start)
+            solution = nystroem(span, count, center=spec.center, tolerance=tolerance)
         else:
-            solution = method.solve(moments, features, count, spec.center, tolerance, span, in_order)
+            solution = method.solve(moments, features, count, spec.center, tolerance, span)
     except DataError:
         return None
     sums = None if moments is None else ShiftedSums.of(moments)
-    return Model(features, solution, sums=sums, provenance=model.provenance)
+    certificate = Certificate.of(len(solution.eigenvalues))
+    return Model(features, solution, certificate=certificate, sums=sums, provenance=model.provenance)
 
 
-def _sums_without(moments: Moments, some: Mapped, span: Span | None, in_order: Map) -> tuple[Moments, Span | None]:
+def _sums_without(moments: Moments, some: Mapped, span: Span | None) -> tuple[Moments, Span | None]:
     """The moments without those of some rows, and the span with them."""
     if span is None:
         return moments - some.moments(some.V.copy(), moments.mean), None
     P, own = span.basis.P, span.coordinates
     left, coordinates = at_once(
-        in_order,
         lambda: moments - some.moments(some.V.copy(), moments.mean),
         lambda: own - some.moments(some.V @ P, own.mean),
     )
@@ -114,7 +116,6 @@ def scored_without(
     judged: Array,
     numbers: Array | None,
     spec: FitSpec,
-    in_order: Map,
     known: Mapped | None = None,
     span: Span | None = None,
 ) -> Judged | None:
@@ -124,9 +125,9 @@ def scored_without(
     if model.features.size > MOST_SOLVED or not judged.any() or model.method.uniform:
         return None
     if known is None and model.sums is not None:
-        known = mapped(model.features, X, in_order)
+        known = mapped(model.features, X)
     some = None if known is None else known.part(judged)
-    other = without(model, some, None if numbers is None else numbers[judged], spec, in_order, span)
+    other = without(model, some, None if numbers is None else numbers[judged], spec, span)
     if other is None:
         return None
     if known is not None and model.sums is not None:
@@ -137,11 +138,11 @@ def scored_without(
 
 
 def judged_without(
-    given: Judged, X: Array, judged: Array, numbers: Array | None, spec: FitSpec, in_order: Map
+    given: Judged, X: Array, judged: Array, numbers: Array | None, spec: FitSpec
 ) -> tuple[Judged, Judged]:
     """What the scores and the pre-images of rows X (m, d) are judged by: as `scored_without`, and with other
     pre-images, where there are such models; otherwise `given`."""
-    other = scored_without(given.model, X, judged, numbers, spec, in_order)
+    other = scored_without(given.model, X, judged, numbers, spec)
     if other is None:
         return given, given
     used = with_other_preimages(other.model, given.model, X[judged], spec)

@@ -11,14 +11,15 @@ import numpy as np
 from bigkpca.data.blocks import Block
 from bigkpca.data.rows import Rows, check_rows, little_endian
 from bigkpca.errors import Array, DataError, check_overflow
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.tasks import block_tasks
-from bigkpca.fitting.solve import chosen_components
-from bigkpca.numerics import certificates, solvers
+from bigkpca.fitting.solve import chosen_components, of_gram
+from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import GivenKernels
 from bigkpca.numerics.kernels import Precomputed
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.spec import ResolvedFit
 
@@ -35,9 +36,9 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
     K, digest = read_matrix(rows, fit, engine)
     largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
     error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
-    with engine.small_work() as in_order:
-        solution = solve_matrix(fit, K, in_order)
-        certified = certificates.of_gram(solution, largest, error, eps, positive=solution.negative == 0)
+    with single_threaded_blas:
+        solution = solve_matrix(fit, K)
+        certified = of_gram(solution, largest, error, eps)
     found = chosen_components(spec, solution, certified)
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
     return found.model(features, {"content": digest, "choices": list(found.choices)})
@@ -76,7 +77,7 @@ def _strip(rows: Rows, block: Block, dtype: np.dtype[Any]) -> tuple[Array, str]:
     return values, hashlib.sha256(little_endian(stored)).hexdigest()
 
 
-def solve_matrix(fit: ResolvedFit, K: Array, in_order: Map) -> Solution:
+def solve_matrix(fit: ResolvedFit, K: Array) -> Solution:
     """Exact solution of the matrix K (n, n), which is overwritten."""
     noise = rounding_noise(float(entry_scales(K).sum()), len(K), entry_dtype(fit))
     spec, tolerance = fit.spec, rank_tolerance(fit.dtype)
@@ -87,7 +88,6 @@ def solve_matrix(fit: ResolvedFit, K: Array, in_order: Map) -> Solution:
         tolerance=tolerance,
         positive=False,
         noise=noise,
-        in_order=in_order,
     )
     lowest = found.negative * found.eigenvalues[0]
     return replace(found, negative=found.negative if lowest < -noise else 0.0)

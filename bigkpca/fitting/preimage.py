@@ -48,8 +48,8 @@ def with_decoder(
         sample = few.landmarks_in_user_units()
     with single_threaded_blas:
         if not preimage.trained:
-            with engine.small_work() as in_order:
-                fitted = replace(model.fitted, basis=None if span is None else span.basis, in_order=in_order)
+            with single_threaded_blas:
+                fitted = replace(model.fitted, basis=None if span is None else span.basis)
                 return replace(model, decoder=preimage.decoder(fitted, sample))
         seed = np.random.SeedSequence(spec.random_state, spawn_key=(TRAINING,))
         training = preimage.training(model.fitted, sample, rows.shape[0], seed)

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import MOST_SOLVED
 from bigkpca.execution.projection import expansion_of
 from bigkpca.fitting.others import Mapped, mapped, padded, scored_without, tile_height, without
 from bigkpca.numerics.drift import REFERENCE_ROWS, reference_of
 from bigkpca.numerics.features import has_landmarks
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import in_parts
 from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, held_out_rows, spread
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, expansion, residuals
@@ -64,11 +65,13 @@ def with_reference(
     values = model.solution.eigenvalues
     behind = model.solution.total_variance - values.sum()
     overfitted = spec is not None and bool(behind > _OVERFITTED * count * values[-1])
-    separable = spec is not None and (model.sums is not None if X is not None else model.certificate.residuals is None)
+    separable = spec is not None and (
+        model.sums is not None if X is not None else bool(np.isnan(model.certificate.residuals).all())
+    )
     halved = overfitted and separable
     most = min(max(count // 2, 1), REFERENCE_ROWS) if halved else REFERENCE_ROWS
     own = None
-    with engine.small_work() as in_order, np.errstate(over="ignore", invalid="ignore"):
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         if X is None:
             some = np.sort(random_stream(seed, DRIFT).choice(count, min(count, most), replace=False))
             found, known = _of_kept_rows(model, some), _kept_rows(model, some)
@@ -76,21 +79,21 @@ def with_reference(
             some, known = None, X[:most]
             own = None if weights is None else weights[:most]
             if model.features.size <= MOST_SOLVED:  # else they would take too much memory
-                of_known = mapped(model.features, known, in_order, own)
-            found = _of_rows(model, known, of_known, given, in_order)
+                of_known = mapped(model.features, known, own)
+            found = _of_rows(model, known, of_known, given)
         if spec is not None and overfitted:
-            held_out = _held_out(model, known, of_known, some, spec, in_order, span, own) if halved else None
+            held_out = _held_out(model, known, of_known, some, spec, span, own) if halved else None
             expected = held_out or (np.zeros_like(found.scores), found.residuals + np.sum(found.scores**2, axis=1))
         errors = _errors(model, found, given)
         total = count if own is None or weight is None else weight
         reference = reference_of(found.scores, found.residuals, values, total, errors, expected, own)
         about = model.captured
         if about is None and spec is not None and (count <= REFERENCE_ROWS or (separable and held_out is None)):
-            about = _captured_unseen(model, X, of_known, count, spec, in_order, span, weights)
+            about = _captured_unseen(model, X, of_known, count, spec, span, weights)
         if about is None:
             at = spread(len(known), max(1, MOST_VALUES // model.columns))
             Y = found.scores if held_out is None else held_out[0]
-            about = captured(model.features, known[at], Y[at], seen=held_out is None, in_order=in_order)
+            about = captured(model.features, known[at], Y[at], seen=held_out is None)
         return replace(model, reference=reference, captured=about)
 
 
@@ -100,18 +103,17 @@ def _held_out(
     known: Mapped | None,
     numbers: Array | None,
     spec: FitSpec,
-    in_order: Map,
     span: Span | None,
     weights: Array | None,
 ) -> tuple[Array, Array] | None:
     """Scores (q, r) and residuals (q,) of the reference rows X (q, d) in a model of all other rows; see `without`."""
     if known is None and numbers is None:
-        known = mapped(model.features, X, in_order, weights)
-    other = without(model, known, numbers, spec, in_order, span)
+        known = mapped(model.features, X, weights)
+    other = without(model, known, numbers, spec, span)
     if other is None:
         return None
-    given = expansion(replace(other.fitted, basis=None if span is None else span.basis, in_order=in_order))
-    again = _of_rows(other, X, known if numbers is None else None, given, in_order)
+    given = expansion(replace(other.fitted, basis=None if span is None else span.basis))
+    again = _of_rows(other, X, known if numbers is None else None, given)
     return padded(again.scores, model.components), again.residuals
 
 
@@ -121,7 +123,6 @@ def _captured_unseen(
     known: Mapped | None,
     count: int,
     spec: FitSpec,
-    in_order: Map,
     span: Span | None,
     weights: Array | None,
 ) -> Captured | None:
@@ -134,16 +135,16 @@ def _captured_unseen(
     X = X[:most]
     known = None if known is None or len(known.V) < len(X) else known.part(slice(len(X)))
     if known is None and weights is not None and numbers is None:
-        known = mapped(model.features, X, in_order, weights[: len(X)])
-    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, in_order, known, span)
+        known = mapped(model.features, X, weights[: len(X)])
+    found = scored_without(model, X, held_out_rows(len(X)), numbers, spec, known, span)
     if found is None:
         return None
     scores, seen = found.scores, found.seen
     del found  # the sums of a model
-    return captured(model.features, X, scores, seen=seen, in_order=in_order)
+    return captured(model.features, X, scores, seen=seen)
 
 
-def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_order: Map) -> _Scored:
+def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion) -> _Scored:
     """The rows X (q, d), tile by tile; `known` are their features, if they are known."""
     features, project = model.features, model.solution.projection(model.features.dtype)
     height = tile_height(features)
@@ -151,12 +152,12 @@ def _of_rows(model: Model, X: Array, known: Mapped | None, given: Expansion, in_
     def of_tile(start: int) -> Any:
         own = slice(start, start + height)
         with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
-            V, diagonal, _ = mapped(features, X[own], map) if known is None else known.part(own)
+            V, diagonal, _ = mapped(features, X[own]) if known is None else known.part(own)
             exact = V.astype(np.float64)
             left = residuals(given, model.solution, exact, diagonal)
             return project(V), left, diagonal, np.sqrt(np.einsum("ij,ij->i", exact, exact))
 
-    parts = in_order(of_tile, range(0, len(X), height))
+    parts = in_parts(of_tile, range(0, len(X), height))
     return _Scored(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
@@ -186,7 +187,7 @@ def _errors(model: Model, found: _Scored, given: Expansion) -> Array:
         moved += 2 * float(np.abs(np.diag(features.kernel(Z, Z)) - features.kernel.diagonal(Z)).max())
     sizes, of_map = (np.linalg.norm(each, axis=0) for each in (model.solution.components, given.map))
     errors = np.outer(moved, sizes)
-    if (unconverged := model.certificate.residuals) is not None:
-        errors += _LARGEST * unconverged * np.sqrt(np.mean(found.scores**2, axis=0))
+    unconverged = np.nan_to_num(model.certificate.residuals, nan=0.0)
+    errors += _LARGEST * unconverged * np.sqrt(np.mean(found.scores**2, axis=0))
     of_residual = 2 * moved * (np.linalg.norm(given.origin) + np.abs(found.scores) @ of_map)
     return np.column_stack([errors, of_residual + _SAFETY * eps * np.abs(found.diagonal)])

@@ -12,16 +12,17 @@ from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.errors import Array
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import compute_of, gather, gram_product, read_rows
+from bigkpca.execution.passes import computed_in_single, gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.numerics import certificates, eigenpairs
+from bigkpca.fitting.solve import of_products
+from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model, Provenance
+from bigkpca.numerics.precision import farthest, smaller_in_double
 from bigkpca.numerics.random_streams import PROBES, SKETCH, random_stream
-from bigkpca.numerics.rounding import farthest, smaller_in_double
 from bigkpca.numerics.solvers import OVERSAMPLING, Ritz, leading_eigenpairs
 from bigkpca.spec import FitSpec
 
@@ -48,9 +49,7 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) 
     provenance: Provenance = {**start.provenance, "spec": spec.to_dict(), "products": found.products}
     error = _error_of_kernels(rows, columns, farthest(X, _FAR_ROWS), spec, engine)
     residuals = found.residuals[: len(solution.eigenvalues)]
-    certified = certificates.of_products(
-        solution, residuals, start.certificate, error, positive=columns.kernel.positive
-    )
+    certified = of_products(solution, residuals, start.certificate, start.solution.eigenvalues, error)
     return Model(features, solution, certificate=certified, provenance=provenance)
 
 
@@ -67,7 +66,8 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
         Y = double.shifted(X)
         K = columns.kernel(Y, Y)
         rounded = KernelRows(columns.kernel, columns.offset, single.shifted(X), scale=columns.scale)
-        E = compute_of(rounded, engine).features(rounded, X).astype(np.float64) - K
+        values = computed_in_single(rounded, X, np.zeros(len(X)), engine).values
+        E = values.astype(np.float64) - K
     eps = float(np.finfo(columns.dtype).eps)
     if not np.isfinite(E).all():
         return _OF_SUMS * eps * n * float(np.abs(K).max())

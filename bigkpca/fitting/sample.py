@@ -249,7 +249,7 @@ def _distances(
     else:
         _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
     rng = random_stream(spec.random_state, PAIRS)
-    return bandwidth.weighted_pairs(scaled, spec.distance, rng, engine.in_order, sampled.shares)
+    return bandwidth.weighted_pairs(scaled, spec.distance, rng, sampled.shares)
 
 
 def _scaled(sample: Array, columns: Columns) -> Array:

@@ -1,43 +1,53 @@
-"""The passes of a fit, and its small eigenproblem: solution, certificate, and an automatic number of components."""
+"""The pass of a fit, its small eigenproblem, and the certificate of the solution."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, DataError, check_overflow
+from bigkpca.errors import Array, DataError, RoundingError, check_overflow
 from bigkpca.execution import trim
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import action_of, compute_of, sums_of
+from bigkpca.execution.passes import action_of, computed_in_single, sums_of
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
-from bigkpca.numerics import certificates, eigenpairs, rounding, solvers
-from bigkpca.numerics.certificates import Certificate, Evidence, spectral
-from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, ResidualSample, least_threshold
+from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.numerics import eigenpairs, precision
+from bigkpca.numerics.certificate import CONFIDENCE, Certificate
+from bigkpca.numerics.drawing import Draw, DrawnRows, Measure, least_threshold
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
-from bigkpca.numerics.landmarks import Uniform
-from bigkpca.numerics.linalg import Map, at_once, rank_tolerance
+from bigkpca.numerics.judge import (
+    DrawnError,
+    Estimates,
+    Missed,
+    agreement_of,
+    cosine_of_both,
+    error_of,
+    estimates,
+    missed_of_any,
+    missed_of_positive,
+)
+from bigkpca.numerics.linalg import ALGEBRA, rank_tolerance, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Exact, Method, Nystroem
 from bigkpca.numerics.model import Model, Provenance
-from bigkpca.numerics.moments import Moments, ShiftedSums, represented
-from bigkpca.numerics.random_streams import JOINED, KRYLOV, PROBES, SKETCH, random_stream
-from bigkpca.numerics.rounding import ON_PROCESSOR, Compute, FarRows, Rounding, Significant
+from bigkpca.numerics.moments import Moments, Rounding, ShiftedSums, represented
+from bigkpca.numerics.precision import Kept, Measured, Slack
+from bigkpca.numerics.random_streams import KRYLOV, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
-from bigkpca.numerics.span import SMALLEST, Basis, Span, basis_of, eigenvector_basis, of_basis
+from bigkpca.numerics.span import Basis, Span, basis_of
 from bigkpca.spec import FitSpec, ResolvedFit
 
-_FAR_ROWS = 64  # farthest rows, on which the rounding of an exact fit is measured
-_LOST = 1 / 3  # of the bound of tr(E): if Cholesky's directions lose more to rounding, eigenvectors lose less
 _NEGATIVE = -1e-6  # share: below the error of kernel functions in float32
+_SPARE = 10  # components beyond those that are wanted, with which the last of these may mix
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution and its certificate, with their sources: the sums of a pass, and the SHA-256 of its rows."""
+    """A solution and its certificate, with their sources: the sums of a pass, the rows that it drew, and the SHA-256 of
+    its rows."""
 
     solution: Solution
     certificate: Certificate
@@ -60,151 +70,167 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Checks:
-    """Rows that measure the error of a fit.
+class Ready:
+    """Features ready for a pass: the basis of the span of their landmarks, and their rounding."""
 
-    `few` (q, d) of the sample, with their weights (q,), and the `far` rows of the pass measure the rounding, with
-    `shift` (D,), the fixed vector subtracted in the pass. `drawn` are rows of all passes, by `residuals`, in the first
-    directions of `basis`; None if they prove nothing. `like` are those that a model keeps of rows fitted earlier, which
-    requires the same basis: of Cholesky's factor, eigenvectors or both. `rounded` is how far rounding moved the tr(E)
-    and an eigenvalue of those rows; `weight` is that of the others, their number without weights. If there is no bound,
-    `sample` (q, d) of all rows gives an estimate; None if earlier rows are not known. `compute` is how the pass
-    computed.
-    """
-
-    few: Array
-    shift: Array
-    weight: float
-    sample: Array | None
-    basis: Basis | None
-    residuals: Residuals | None = None
-    drawn: ResidualSample | None = None
-    like: DrawnRows | None = None
-    rounded: tuple[float, float] = (0.0, 0.0)
-    far: FarRows | None = None
-    few_weights: Array | None = None
-    compute: Compute = ON_PROCESSOR
-
-    def drawn_rows(self, span: Span | None) -> DrawnRows | None:
-        """What a model with this span keeps of the rows that were drawn."""
-        if self.drawn is None or self.residuals is None or span is None:
-            return None
-        return DrawnRows.of(self.drawn, self.residuals, span)
+    features: FeatureMap
+    basis: Basis | None  # without landmarks, or if kernels overflow
+    rounding: Rounding
 
 
-def rounding_of(model: Model) -> tuple[float, float]:
-    """Bounds on how far rounding may have moved tr(E) and an eigenvalue of a model."""
-    certified, solution = model.certificate, model.solution
-    share, trace_error, low = certified.relative_trace_error, certified.trace_error, certified.eigenvalue_lower
-    of_trace = 0.0
-    if share is not None and trace_error is not None and low is not None:
-        # The share is relative to the larger of these two totals.
-        of_trace = share * max(solution.total_variance, float(low.sum()) / max(1 - share, 1e-12)) - trace_error
-    of_values = 0.0 if certified.rounding is None else float(np.max(certified.rounding * solution.eigenvalues))
-    return max(of_trace, 0.0), of_values
+def ready(chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Ready:
+    """The features of a pass, in float32 if rounding is small enough there for the components that are wanted, or if
+    the user wants that dtype."""
+    features, shift = chosen.features, chosen.near_mean
+    basis, found = span_basis(features), _measured(features, chosen.few, shift, engine)
+    wanted = fit.spec.n_components if isinstance(fit.spec.n_components, int) else features.size
+    given = fit.spec.dtype is not None or chosen.like is not None or features.dtype == np.float64
+    if given or precision.single_is_enough(found, features, basis, chosen.weight, wanted):
+        return Ready(features, basis, found.of(features.dtype))
+    return Ready(features.in_precision(np.dtype(np.float64)), basis, found.double)
 
 
-def some_of(sample: Array, count: int, seed: int) -> Array:
-    """At most `count` rows of a sample, drawn at random, since a sample may consist of several joined one after the
-    other."""
-    numbers = random_stream(seed, JOINED).choice(len(sample), min(count, len(sample)), replace=False)
-    return sample[np.sort(numbers)]
+def _measured(features: FeatureMap, few: Array, shift: Array, engine: Engine) -> Measured:
+    X = precision.measured_rows(features, few)
+    return precision.measured(features, X, shift, computed_in_single(features, X, shift, engine))
+
+
+def rounding_of(features: FeatureMap, few: Array, shift: Array, engine: Engine) -> Rounding:
+    """The rounding of a pass over rows of which `few` (q, d) are some."""
+    return _measured(features, few, shift, engine).of(features.dtype)
+
+
+def span_basis(features: FeatureMap) -> Basis | None:
+    """The basis of the span of the landmarks; None without landmarks, and if kernels overflow."""
+    W = features.gram()
+    if W is None or not np.isfinite(W).all():
+        return None
+    return basis_of(W, rank_tolerance(features.dtype), positive=features.kernel.positive)
+
+
+def measure_of(features: FeatureMap, basis: Basis | None) -> Measure:
+    """How much a row counts in the draw."""
+    if basis is None or not basis.triangular:
+        return Measure.of_rows()
+    return Measure.of_span(basis.W, basis.order, features.dtype)
+
+
+def measure_like(features: FeatureMap, drawn: DrawnRows) -> Measure:
+    """How much a row counts in a draw that is to be joined with another one."""
+    if not len(drawn.landmarks):
+        return Measure.of_rows()
+    assert has_landmarks(features)
+    return Measure.of_landmarks(features.gram(), drawn.landmarks, features.dtype)
+
+
+def draw_of(
+    features: FeatureMap, measure: Measure, few: Array, weights: Array | None, weight: float, fit: ResolvedFit
+) -> Draw:
+    """How the pass of a fit draws rows, from `few` rows (q, d) with their weights (q,), of all rows with this weight."""
+    least = 0.0
+    if fit.n > fit.most_drawn:
+        w = np.ones(len(few)) if weights is None else weights
+        ((V, diagonal),) = features.tiles([few], len(few))
+        least = least_threshold(w * measure(V, diagonal), represented(w, weight) / w, fit.most_drawn)
+    return Draw(measure, fit.most_drawn, least, fit.spec.random_state)
+
+
+def solve_rows(
+    rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine, limit: int | None = None
+) -> tuple[FeatureMap, Solved]:
+    """Run the passes of a fit and solve its eigenproblem; also the features, in the dtype of the passes. Raises
+    MemoryLimitError if that is float64, which the plan did not assume, and needs more than `limit`."""
+    if fit.spec.exact:
+        assert has_landmarks(chosen.features)
+        solution, certificate = _exactly(chosen.features, chosen.few, fit.spec)
+        digest = hashlib.sha256(chosen.features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
+        return chosen.features, replace(chosen_components(fit.spec, solution, certificate), digest=digest)
+    if fit.randomized(chosen.features.size):
+        solution, digest = _by_sketch(rows, chosen.features, chosen.near_mean, fit.spec, engine)
+        return chosen.features, Solved(solution, Certificate.of(len(solution.eigenvalues)), (), digest=digest)
+    given, more_precise = ready(chosen, fit, engine), list[Choice]()
+    if given.features.dtype != chosen.features.dtype:
+        engine.progress.note("rounding in float32 would be too large here: the pass is in float64")
+        check_fits(rows, fit.changed(dtype="float64"), engine, limit)
+        reason = "rounding in float32 could move a wanted eigenvalue, or what landmarks miss, by more than 1 %"
+        more_precise.append(choice("dtype", "float64", reason))
+    few = chosen.few[: precision.MEASURED_ROWS]
+    weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
+    like = chosen.like
+    measure = measure_of(given.features, given.basis) if like is None else measure_like(given.features, like)
+    draw = draw_of(given.features, measure, few, weights, chosen.weight, fit)
+    found = sums_of(
+        rows,
+        given.features,
+        chosen.near_mean,
+        given.rounding,
+        fit.spec.block_rows,
+        engine,
+        kept=engine.kept,
+        draw=draw,
+    )
+    assert found.drawn is not None
+    solved = solve(found.sums, given.features, fit.spec, found.drawn, given.basis, few)
+    return given.features, replace(solved, digest=found.content, choices=(*solved.choices, *more_precise))
 
 
 def solve(
-    moments: Moments | None, features: FeatureMap, fit: ResolvedFit, checks: Checks, in_order: Map = map
+    sums: ShiftedSums, features: FeatureMap, spec: FitSpec, drawn: DrawnRows, basis: Basis | None, few: Array
 ) -> Solved:
-    """Solve with the method of the spec: solution, certificate, and the choice of components if that was open;
-    `moments` is None only for the exact method."""
-    tolerance, spec = rank_tolerance(features.dtype), fit.spec
-    if spec.exact:
-        assert has_landmarks(features)
-        found = _solve_exactly(features, spec, checks, tolerance, in_order)
+    """Solve with the method of the spec: the solution, and its certificate from the rows that were drawn. `few` rows
+    (q, d) show negative eigenvalues that landmarks may not span, and kernels that are too small."""
+    moments, slack, tolerance = sums.moments, Slack.of(features, sums), rank_tolerance(features.dtype)
+    span, kept = None if basis is None else Span.of(basis, moments), None
+    if span is not None and span.basis.triangular:
+        kept = precision.kept_directions(slack, span)
+        span = span.keep(kept.directions)
+    trim(features.size)
+    solution, wide = _solutions(spec, moments, features, span, tolerance)
+    if has_landmarks(features):
+        assert span is not None
+        certificate = _of_landmarks(features, solution, wide, span, kept, slack, drawn, spec)
     else:
-        assert moments is not None
-        found = _solve_from_sums(moments, features, fit, checks, tolerance, in_order)
+        certificate = _of_random_features(features, moments, solution, wide, slack, drawn, spec)
+    found = chosen_components(spec, solution, certificate)
+    choices = found.choices
+    if span is not None and basis is not None and span.basis.P.shape[1] < basis.P.shape[1]:
+        reason = f"of {basis.P.shape[1]} that the landmarks span; the rest may be mostly rounding"
+        choices = (*choices, choice("directions", span.basis.P.shape[1], reason))
+    negative = min(solution.negative, _negative_on_few(features, few, spec.center))
+    _check_representable(features, solution, few)
+    return replace(
+        found, solution=replace(solution, negative=negative), choices=choices, span=span, drawn=drawn, sums=sums
+    )
+
+
+def _check_representable(features: FeatureMap, solution: Solution, few: Array) -> None:
+    """Raise DataError for a projection that overflows in the dtype of block work, and for kernels that vanish there."""
     with np.errstate(over="ignore"):
-        projection = found.solution.projection(features.dtype)
+        projection = solution.projection(features.dtype)
     check_overflow(projection.mean, f"the mean of the features in {features.dtype}")
     check_overflow(projection.components, f"the components in {features.dtype}")
     if has_landmarks(features):
-        largest = np.abs(features.kernel.diagonal(features.shifted(checks.few).astype(np.float64))).max()
+        largest = np.abs(features.kernel.diagonal(features.shifted(few).astype(np.float64))).max()
         if 0 < largest < np.finfo(features.dtype).tiny:  # scores would be zero
             raise DataError(
                 f"kernel values are at most {largest:.1g}, too small for {features.dtype}: scale the columns, or fit "
                 "with dtype float64"
             )
-    return found
-
-
-def _solve_from_sums(
-    moments: Moments, features: FeatureMap, fit: ResolvedFit, checks: Checks, tolerance: float, in_order: Map
-) -> Solved:
-    """Solution and certificate of all methods except the exact one."""
-    spec = fit.spec
-    method = spec.method_value
-    measured, span = at_once(
-        in_order,
-        lambda: rounding.measured(
-            features, moments, checks.shift, checks.few, checks.far, in_order, checks.few_weights, checks.compute
-        ),
-        lambda: None if checks.basis is None else of_basis(checks.basis, moments, in_order),
-    )
-    kept = None if span is None else _significant_directions(span, measured, checks, tolerance, in_order)
-    span = None if kept is None else kept.span
-    trim(features.size)
-
-    evidence, (solution, wide) = at_once(
-        in_order,
-        lambda: _evidence(moments, features, span, measured, fit, checks, in_order),
-        lambda: _solutions(method, moments, features, spec.n_components, spec.center, tolerance, span, in_order),
-    )
-    evidence = replace(evidence, kept=kept)
-    if has_landmarks(features) and span is not None:
-        certified = certificates.of_landmarks(
-            method, features, solution, wide, span, evidence, center=spec.center, tolerance=tolerance, in_order=in_order
-        )
-    else:
-        certified = certificates.of_random_features(
-            method, moments, features, solution, evidence, center=spec.center, tolerance=tolerance
-        )
-    chosen = chosen_components(spec, solution, certified)
-    choices = chosen.choices
-    if kept is not None and len(kept.dropped):
-        few = len(kept.span.basis.signs)
-        reason = f"of {few + len(kept.dropped)} that the landmarks span; the rest may be mostly rounding"
-        choices = (*choices, choice("directions", few, reason))
-    negative = min(chosen.solution.negative, _negative_on_few(features, checks.few, spec.center))
-    solution = replace(chosen.solution, negative=negative)
-    drawn = None if evidence.error is None else checks.drawn_rows(span)
-    return replace(chosen, solution=solution, choices=choices, span=span, drawn=drawn)
 
 
 def _solutions(
-    method: Method,
-    moments: Moments,
-    features: FeatureMap,
-    components: Any,
-    center: bool,
-    tolerance: float,
-    span: Span | None,
-    in_order: Map,
+    spec: FitSpec, moments: Moments, features: FeatureMap, span: Span | None, tolerance: float
 ) -> tuple[Solution, Solution]:
-    """The solution of a method and, where there are landmarks, Nyström's with more components; else the same again."""
-    if span is not None and method == Nystroem() and isinstance(components, int):
-        wide = _nystroem(span, components, center, tolerance, in_order)
-        return wide.first(components), wide
-    solution = method.solve(moments, features, components, center, tolerance, span, in_order)
-    if span is None:
-        return solution, solution
-    return solution, _nystroem(span, solution.components.shape[1], center, tolerance, in_order)
-
-
-def _nystroem(span: Span, components: int, center: bool, tolerance: float, in_order: Map) -> Solution:
-    """Nyström's solution, with as many components more, at least ten, which may mix with those that are wanted."""
-    return solvers.nystroem(
-        span, components + max(components, spectral.SPARE), center=center, tolerance=tolerance, in_order=in_order
-    )
+    """The solution of the spec, and one with as many components more, at least ten, which may mix with those that are
+    wanted: of Nyström where there are landmarks, otherwise of the same method."""
+    method, asked, center = spec.method_value, spec.n_components, spec.center
+    judged_by: Method = method if span is None else Nystroem()
+    if method == judged_by and isinstance(asked, int):
+        wide = judged_by.solve(moments, features, asked + max(asked, _SPARE), center, tolerance, span)
+        return wide.first(asked), wide
+    solution = method.solve(moments, features, asked, center, tolerance, span)
+    r = len(solution.eigenvalues)
+    return solution, judged_by.solve(moments, features, r + max(r, _SPARE), center, tolerance, span)
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
@@ -220,107 +246,187 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
-def first_basis(features: FeatureMap, like: DrawnRows | None, in_order: Map) -> Basis | None:
-    """The basis of the span of the landmarks: that of Cholesky's factor, otherwise of the eigenvectors of W; which of
-    them, `like` may require. None without landmarks, and if kernels overflow."""
-    W, tolerance = features.gram(in_order), rank_tolerance(features.dtype)
-    if W is None or not np.isfinite(W).all():
-        return None
-    if like is not None and not like.cholesky:
-        return eigenvector_basis(W, tolerance)
-    # Rounding is measured in each direction, so some may lie below the rank tolerance. A model that began with
-    # Cholesky's factor gets it on every machine, since rounding moves eigenvalues by far less than half of this.
-    return basis_of(W, tolerance, in_order, least=SMALLEST if like is None else SMALLEST / 2)
+def _of_landmarks(
+    features: KernelRows,
+    solution: Solution,
+    wide: Solution,
+    span: Span,
+    kept: Kept | None,
+    slack: Slack,
+    drawn: DrawnRows,
+    spec: FitSpec,
+) -> Certificate:
+    """The certificate of a method with landmarks, from Nyström's solution with more components."""
+    P, signs = span.basis.P.astype(features.dtype), span.basis.signs
+    error = error_of(features, lambda V: V @ P, signs.astype(features.dtype), drawn)
+    values, r = solution.eigenvalues, len(solution.eigenvalues)
+    bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
+    rounding = _padded(1 - np.divide(bounds.lower, wide.eigenvalues), r, 1.0)
+    proven = span.basis.triangular and kept is not None
+    trace_error = 0.0
+    if proven:
+        assert kept is not None
+        coarse = ALGEBRA * span.moments.trace + kept.trace
+        _check_trace(span, coarse)
+        trace_error = max(span.trace_error, 0.0) + coarse
+        missed = missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))
+        missed = replace(missed, bound=min(missed.bound, trace_error))
+    else:
+        missed = missed_of_any(error, span.trace_error)
+    judged = _judged(error, wide, missed, span.moments.weight if spec.center else np.inf)
+    every = len(wide.eigenvalues) >= len(signs) - spec.center
+    others = missed.norm + (0.0 if every else float(wide.eigenvalues[-1]))
+    cosine = _padded(judged.cosines(others), r, 0.0)
+    if spec.method_value != Nystroem():
+        cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
+    if not proven:
+        return Certificate.of(r, cosine=cosine, missed=missed.bound / values, rounding=rounding)
+    lower = _padded(np.sort(bounds.lower)[::-1], r, 0.0)
+    upper = _padded(np.sort(bounds.upper)[::-1], r, float(bounds.upper[-1])) + missed.bound
+    explained = max(span.variance(spec.center) - trace_error, float(lower.sum()))
+    whole = explained + trace_error
+    return Certificate.of(
+        r,
+        lower=lower,
+        upper=upper,
+        cosine=cosine,
+        missed=missed.bound / values,
+        rounding=rounding,
+        unexplained=trace_error / whole if whole > 0 else 1.0,
+        confidence=CONFIDENCE if np.isfinite(missed.bound) else 0.0,
+        **_estimated(judged, values, lower, upper, rounding, missed, others),
+    )
 
 
-def draw_of(
-    features: FeatureMap, fit: ResolvedFit, checks: Checks, like: DrawnRows | None, before: int = 0
-) -> Draw | None:
-    """How the pass of a fit draws rows, `before` which others were passed. None where they would prove nothing."""
-    basis, few, weights = checks.basis, checks.few[: rounding.MEASURED_ROWS], checks.few_weights
-    if basis is None or basis.indefinite or not fit.drawn:
-        return None
-    residuals = Residuals.of(basis, features.dtype, None if like is None else like.directions)
-    most, least = fit.most_drawn if like is None else like.most, 0.0
-    if before + fit.n > most:
-        w = np.ones(len(few)) if weights is None else weights[: len(few)]
-        ((V, diagonal),) = features.tiles([few], len(few))
-        least = least_threshold(w * residuals(V, diagonal), represented(w, checks.weight) / w, most)
-    return Draw(residuals, most, least, fit.spec.random_state, before)
+def _check_trace(span: Span, coarse: float) -> None:
+    """Raise RoundingError if landmarks explain more than there is, beyond rounding."""
+    if span.trace_error < -coarse:
+        raise RoundingError(
+            f"the landmarks explain {1 - span.trace_error / span.moments.trace:.9g} of Σ k(x, x), more than all of it: "
+            "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise "
+            "columns of very different size, or omit psd=True from a kernel function"
+        )
 
 
-def _significant_directions(
-    span: Span, measured: Rounding, checks: Checks, tolerance: float, in_order: Map
-) -> Significant:
-    """The directions of the span of the landmarks that are more than rounding. Behind those by which rows
-    were drawn, eigenvectors take the place of Cholesky's directions if rounding would leave out more than a third of
-    tr(E) of these, or if rows fitted before require it."""
-    basis, like = span.basis, checks.like
-    least = 0 if checks.residuals is None else checks.residuals.P.shape[1]
-    most = None if like is None else like.kept
-    if like is None or not like.eigenvectors or not basis.triangular:
-        found = measured.significant(span, most, in_order, least)
-        bound = max(found.span.trace_error, 0.0) + found.trace_rounding
-        if like is not None or not basis.triangular or found.dropped.sum() <= _LOST * bound:
-            return found
-        del found  # some matrices of the size of W
-    mixed = eigenvector_basis(basis.W, tolerance, basis.P[:, :least])
-    return measured.significant(of_basis(mixed, span.moments, in_order), most, in_order, least)
-
-
-def _evidence(
-    moments: Moments,
+def _of_random_features(
     features: FeatureMap,
-    span: Span | None,
-    measured: Rounding,
-    fit: ResolvedFit,
-    checks: Checks,
-    in_order: Map,
-) -> Evidence:
-    """The measurements from which the bounds of a certificate are computed."""
-    uniform = isinstance(fit.rule, Uniform) and checks.weight == moments.weight == moments.count  # of all rows
-    found = Evidence(measured, uniform=uniform, before=(*checks.rounded, checks.weight / moments.weight))
-    if has_landmarks(features) and span is not None and features.kernel.positive:
-        if checks.drawn is None:
-            return found
-        rng = random_stream(fit.spec.random_state, KRYLOV)
-        some = checks.drawn.X[spectral.first_and_farthest(features, checks.drawn.X)]
-        rows = np.concatenate([checks.few, some, *([] if checks.far is None else [checks.far.X])])
-        if checks.residuals is None or not checks.residuals.hold(features, rows):
-            return found
-        error = spectral.error_of(features, span, checks.drawn, checks.few, measured.value, in_order)
-        bound = spectral.spectral_error(error, checks.drawn, rng, in_order)
-        return replace(found, error=error, spectral=bound)
-    if checks.sample is None:
-        return found
-    # The weights of rows of earlier fits are not known.
-    weights = checks.few_weights if checks.sample is checks.few else None
-    missed = spectral.estimate(features, span, checks.sample, moments, fit.spec.center, weights)
-    return replace(found, missed=missed, sample=checks.sample)
+    moments: Moments,
+    solution: Solution,
+    wide: Solution,
+    slack: Slack,
+    drawn: DrawnRows,
+    spec: FitSpec,
+) -> Certificate:
+    """The certificate of random features, whose error has either sign."""
+    added = features.unexplained(moments.squares, moments.weight)
+    ones = np.ones(features.size, features.dtype)
+    error = error_of(features, lambda V: V, ones, drawn, added)
+    r = len(solution.eigenvalues)
+    missed = missed_of_any(error, moments.trace - moments.squares - added * moments.weight)
+    judged = _judged(error, wide, missed, moments.weight if spec.center else np.inf, added)
+    others = missed.norm + float(wide.eigenvalues[-1]) * (len(wide.eigenvalues) < features.size - spec.center)
+    bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
+    rounding = (1 - bounds.lower / wide.eigenvalues)[:r]
+    nothing, all_of_it = np.zeros(r), np.full(r, np.inf)
+    return Certificate.of(
+        r,
+        cosine=judged.cosines(others)[:r],
+        missed=missed.bound / solution.eigenvalues,
+        rounding=rounding,
+        **_estimated(judged, solution.eigenvalues, nothing, all_of_it, rounding, missed, others),
+    )
 
 
-def _solve_exactly(features: KernelRows, spec: FitSpec, checks: Checks, tolerance: float, in_order: Map) -> Solved:
+def _judged(error: DrawnError, wide: Solution, missed: Missed, centred: float, added: float = 0.0) -> Estimates:
+    """The estimates from the components of a solution with more of them than are wanted. `added` is what their
+    eigenvalues have beyond the squared lengths of their scores."""
+    lengths = np.sqrt(np.maximum(wide.eigenvalues - added, np.finfo(float).tiny))
+    Q = error.scores(wide.mean, wide.components) / lengths
+    return estimates(error, Q, wide.eigenvalues, centred)
+
+
+def _estimated(
+    judged: Estimates, values: Array, lower: Array, upper: Array, rounding: Array, missed: Missed, others: float
+) -> dict[str, Array]:
+    """The estimated eigenvalues and their standard errors; NaN where they may be those of directions that are missed."""
+    r = len(values)
+    if len(judged.eigenvalues) < r or not np.isfinite(missed.norm):
+        return {}
+    estimate = np.clip(judged.eigenvalues[:r], lower, upper)
+    estimate[(estimate <= 2 * missed.norm) | (values < missed.bound)] = np.nan
+    cut = judged.added[:r] * others / np.maximum(estimate - others, missed.norm)  # beyond the second order
+    errors = np.sqrt(judged.standard_errors[:r] ** 2 + cut**2 + (rounding * values) ** 2)
+    return {"estimate": estimate, "standard_error": np.where(np.isnan(estimate), np.nan, errors)}
+
+
+def _padded(values: Array, r: int, rest: float) -> Array:
+    """The first r values; other methods may have more components than Nyström's."""
+    return np.pad(values[:r], (0, max(r - len(values), 0)), constant_values=rest)
+
+
+def _exactly(features: KernelRows, few: Array, spec: FitSpec) -> tuple[Solution, Certificate]:
     """Solution and certificate of the exact method, whose landmarks are all rows."""
-    few, kernel = checks.few, features.kernel
+    kernel = features.kernel
     exact = features.in_precision(np.dtype(np.float64))
-    # Two rounding errors: that of shifting rows, and that of computing kernel values.
-    stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)
-    value = rounding.error_of_values(features, few)
-    value += float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
-    # On the farthest rows, which a small sample may not contain: as stored, and each moved by one rounding error.
-    Z = features.landmarks[rounding.farthest(features.landmarks, _FAR_ROWS)].astype(np.float64)
-    signs = random_stream(0, PROBES).choice([-1.0, 1.0], Z.shape)
-    precision = float(np.finfo(features.dtype).eps)
-    with np.errstate(over="ignore", invalid="ignore"):
-        off = np.abs(kernel.gram(Z) - kernel.gram(Z * (1 + precision * signs)))
-    value += float(np.max(off, initial=0.0, where=np.isfinite(off)))
+    some = few[: precision.MEASURED_ROWS]
+    stored, given = features.shifted(some).astype(np.float64), exact.shifted(some)  # rounded, and as they are
     # For a positive semidefinite kernel no entry exceeds the largest on the diagonal.
     entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
-    largest = float(max(entries.max(), -entries.min()))
-    del entries
-    solution = Exact().solve(None, features, spec.n_components, spec.center, tolerance, in_order=in_order)
-    certified = certificates.of_gram(solution, largest, value, precision, positive=kernel.positive)
-    return chosen_components(spec, solution, certified)
+    largest = float(np.abs(entries).max())
+    value = precision.error_of_gram(features) * largest + float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
+    value += precision.moved_by_rounding(features)
+    solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
+    return solution, of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
+
+
+def of_gram(solution: Solution, largest: float, error: float, unit: float) -> Certificate:
+    """The certificate of the whole Gram matrix (n, n): its only error is rounding.
+
+    `largest` is its largest absolute entry, `error` the largest error of an entry; kernels of new rows have the
+    relative precision `unit`.
+    """
+    values, n = solution.eigenvalues, solution.components.shape[0]
+    # Rounding is that of the eigenvalue of largest absolute value, which may be negative.
+    slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
+    return Certificate.of(
+        len(values),
+        lower=np.maximum(values - slack, 0),
+        upper=values + slack,
+        estimate=values.copy(),
+        standard_error=np.full(len(values), slack),
+        cosine=np.ones(len(values)),
+        missed=slack / values,
+        # Scores of kernels with independent errors: √n unit largest |a_j|, |a_j|² = 1 / lambda_j, over √lambda_j.
+        rounding=(slack + np.sqrt(n) * unit * largest) / values,
+        unexplained=0.0,
+        confidence=CONFIDENCE,
+    )
+
+
+def of_products(
+    solution: Solution, residuals: Array, start: Certificate, started: Array, rounding: float
+) -> Certificate:
+    """The certificate of eigenpairs from products with Kc: lower bounds with known residuals.
+
+    `rounding` is the norm of the error of K. What the products missed is bounded by what their start missed, whose
+    eigenvalues were `started`.
+    """
+    values, r = solution.eigenvalues, len(solution.eigenvalues)
+    missed, upper = np.inf, np.full(r, np.inf)
+    if start.confidence:  # eigenvalues beyond those of the start are below its last one
+        missed = float(start.missed[0] * started[0])
+        upper = np.maximum(_padded(start.upper, r, float(start.upper[-1])), values + rounding)
+    return Certificate.of(
+        r,
+        lower=np.maximum(values - rounding, 0),
+        upper=upper,
+        estimate=values.copy(),
+        standard_error=residuals * values,
+        residuals=residuals + rounding / values,
+        missed=missed / values,
+        rounding=rounding / values,
+        confidence=start.confidence,
+    )
 
 
 def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificate) -> Solved:
@@ -334,48 +440,7 @@ def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificat
     return Solved(solution, certificate, (choice("n_components", r, f"{enough}: at least {share:.4g} of it"),))
 
 
-def solve_rows(rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Solved:
-    """Run the passes of a fit and solve its eigenproblem."""
-    features, spec = chosen.features, fit.spec
-    if not spec.exact and fit.randomized(features.size):
-        solution, digest = _solve_by_sketch(rows, features, chosen.near_mean, spec, engine)
-        solved, sums = Solved(solution, Certificate(), ()), None
-    elif spec.exact:
-        assert has_landmarks(features)
-        few = chosen.few[: rounding.MEASURED_ROWS]
-        checks = Checks(few, chosen.near_mean, rows.shape[0], few, None)
-        with engine.small_work() as in_order:
-            solved = solve(None, features, fit, checks, in_order)
-        digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
-        return replace(solved, digest=digest)
-    else:
-        solved, sums, digest = _solve_by_pass(rows, chosen, fit, engine)
-    certified = solved.certificate
-    if chosen.kernel_error:
-        certified = replace(certified, kernel_error=chosen.kernel_error.value)
-    return replace(solved, certificate=certified, sums=sums, digest=digest)
-
-
-def _solve_by_pass(
-    rows: Rows, chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine
-) -> tuple[Solved, ShiftedSums, str]:
-    """Solution, sums and digest of one pass."""
-    features, like, few = chosen.features, chosen.like, chosen.few[: rounding.MEASURED_ROWS]
-    with engine.small_work() as in_order:
-        basis = first_basis(features, like, in_order)
-        weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
-        compute = compute_of(features, engine)
-        checks = Checks(few, chosen.near_mean, chosen.weight, few, basis, few_weights=weights, compute=compute)
-        draw = draw_of(features, fit, checks, like)
-    found = sums_of(rows, features, chosen.near_mean, fit.spec.block_rows, engine, kept=engine.kept, draw=draw)
-    residuals = None if draw is None else draw.residuals
-    checks = replace(checks, weight=found.sums.weight, residuals=residuals, drawn=found.drawn, like=like, far=found.far)
-    with engine.small_work() as in_order:
-        solved = solve(found.sums.moments, features, fit, checks, in_order)
-    return solved, found.sums, found.content
-
-
-def _solve_by_sketch(
+def _by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine
 ) -> tuple[Solution, str]:
     """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""

@@ -11,30 +11,26 @@ from bigkpca.errors import (
     Array,
     DataError,
     DominantVariableWarning,
-    FarRowsWarning,
     FewerComponentsWarning,
     IndefiniteKernelWarning,
     NarrowKernelWarning,
     RoundingWarning,
     ToleranceWarning,
     UniformLandmarksWarning,
-    UnseenClusterWarning,
     column_called,
     warn,
 )
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.solve import Solved
 from bigkpca.numerics import bandwidth, solvers
-from bigkpca.numerics.certificates import MISSED
-from bigkpca.numerics.certificates.spectral import sampled_error
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
+from bigkpca.numerics.drawing import Measure
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, has_landmarks
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PAIRS, random_stream
-from bigkpca.numerics.span import Basis
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
@@ -43,6 +39,7 @@ _LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
 _MORE = 2  # times what landmarks leave of earlier rows
+_LEAST_FAR = 0.1  # share of Σ k(x, x)
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
@@ -67,32 +64,20 @@ def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
         warn(message, FewerComponentsWarning)
 
 
-def warn_of(
-    found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ", far: str | None = None
-) -> None:
-    """Warn of negative eigenvalues, noticeable rounding, and rows without a landmark: a cluster, or those of which
-    `far` is a sentence. `double` is the advice on how to get block work in float64."""
+def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ") -> None:
+    """Warn of negative eigenvalues, of noticeable rounding, and if most of the variance is missed. `double` is the
+    advice on how to get block work in float64."""
     warn_if_indefinite(found.solution)
-    if moved_by_rounding(found, _TOO_COARSE):
+    values, rounding = found.solution.eigenvalues, found.certificate.rounding
+    # Components count until 99.9 % of the variance of all components is reached.
+    leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
+    if (worst := float(rounding[:leading].max(initial=0.0))) > _TOO_COARSE:
         advice = "" if features.dtype == np.float64 else double
-        worst, eigenvalues = found.certificate.rounding, ""
-        if worst is not None:
-            eigenvalues = f", of the first {min(5, len(worst))} eigenvalues at most {worst[:5].max():.2g}"
         warn(
-            f"rounding in {features.dtype} may move the bounds by more than {_TOO_COARSE} of the variance{eigenvalues}"
-            f": {advice}subtract what is common to all rows, or scale columns to similar size",
+            f"rounding in {features.dtype} may move an eigenvalue by {worst:.2g} of itself: {advice}subtract what is "
+            "common to all rows, or scale columns to similar size",
             RoundingWarning,
         )
-    # Only stationary kernels show that rows are far.
-    cluster = found.certificate.cluster if features.kernel.stationary else None
-    if cluster is not None and cluster > found.solution.eigenvalues[-1]:
-        warn(
-            "rows that are similar to each other but to no landmark would form a component with an eigenvalue of about "
-            f"{cluster:.3g}, which is missing: use a larger size, or landmarks='rpcholesky'",
-            UnseenClusterWarning,
-        )
-    elif far is not None:
-        warn(far, FarRowsWarning)
 
 
 def warn_if_indefinite(solution: Solution) -> None:
@@ -103,25 +88,6 @@ def warn_if_indefinite(solution: Solution) -> None:
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
         )
-
-
-def moved_by_rounding(found: Solved, share: float) -> bool:
-    """Whether rounding may move the trace error, or an eigenvalue, by more than `share`.
-
-    The trace error counts relative to the variance, an eigenvalue relative to itself; components count until 99.9 % of
-    the variance of all components is reached. If landmarks may miss more than a third of an eigenvalue, rounding of
-    less than a tenth of that does not count: float64 would take twice as long without being more informative.
-    """
-    certified, values = found.certificate, found.solution.eigenvalues
-    proven, trace = certified.relative_trace_error, certified.trace_error
-    if proven is not None and trace is not None and proven - trace / found.solution.total_variance > share:
-        return True
-    if certified.rounding is None:
-        return False
-    leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
-    missed = np.zeros(len(values)) if certified.missed is None else certified.missed
-    allowed = np.maximum(share, np.where(missed > MISSED, missed / 10, 0))
-    return bool((certified.rounding > allowed)[:leading].any())
 
 
 def warn_if_not_uniform(spec: FitSpec) -> None:
@@ -144,8 +110,8 @@ def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -
 
 def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
     """Warn if a size chosen for other rows leaves an error above the tolerance on these. Returns whether it does."""
-    error = found.certificate.relative_trace_error
-    beyond = spec.tol is not None and error is not None and error > spec.tol
+    error = found.certificate.unexplained
+    beyond = spec.tol is not None and found.certificate.confidence > 0 and error > spec.tol
     if beyond:
         warn(
             f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
@@ -155,20 +121,20 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
     return beyond
 
 
-def far_from_landmarks(model: Model, basis: Basis, X: Array, where: str, in_order: Map) -> str | None:
-    """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: these leave more of them than of
-    earlier rows, and what they leave is common to many of the new ones. None otherwise, and if that is not known."""
-    trace_error, features, sums = model.certificate.trace_error, model.features, model.sums
-    if trace_error is None or sums is None or basis.indefinite or not has_landmarks(features):
+def far_from_landmarks(model: Model, measure: Measure, X: Array, where: str) -> str | None:
+    """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: a part of the landmarks leaves
+    more of them than of earlier rows. None otherwise, and if that is not known."""
+    features, drawn, sums = model.features, model.drawn, model.sums
+    if drawn is None or sums is None or not len(measure.numbers):
         return None
-    found = sampled_error(features.in_precision(np.dtype(np.float64)), basis, X, np.ones(len(X)), in_order)
-    earlier, left = trace_error / sums.trace, float(found.diagonal.sum() / found.kernels.sum())
-    if not (np.isfinite(found.E).all() and left > _MORE * earlier and found.in_common):
+    ((V, diagonal),) = features.tiles([X], len(X))
+    left, earlier = float(measure(V, diagonal).sum() / diagonal.sum()), drawn.total / sums.trace
+    if not left > max(_MORE * earlier, _LEAST_FAR):
         return None
     return (
-        f"{where}: these rows are far from all landmarks: {left:.1%} of their Σ k(x, x) is unexplained, compared with "
-        f"{earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components of these rows are "
-        "missing: fit again on a dataset with all rows, or add rows in random order"
+        f"{where}: these rows are far from all landmarks: a quarter of these leaves {left:.1%} of their Σ k(x, x), "
+        f"compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components of "
+        "these rows are missing: fit again on a dataset with all rows, or add rows in random order"
     )
 
 
@@ -228,7 +194,7 @@ def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None
         return
     X = features.shifted(X)
     S, others = X[::2], X[1::2]
-    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype))
+    P = solvers.nystroem_map(kernel.gram(S), rank_tolerance(X.dtype), positive=kernel.positive)
     explained = float(np.sum((kernel(others, S).astype(np.float64) @ P) ** 2))
     least = 1 - explained / float(kernel.diagonal(others).sum())
     least = least if by_fit is None else min(least, by_fit)

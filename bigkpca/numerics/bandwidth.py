@@ -9,27 +9,27 @@ import numpy as np
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.kernels import Distance, squared_norms
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import in_parts
 
 PAIRS = 100_000
 _PIECE_BYTES = 2**20  # differences computed at a time, so that they stay in cache
 
 
-def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map) -> Array:
+def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator) -> Array:
     """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending: see
     `weighted_pairs`."""
-    return weighted_pairs(sample, distance, rng, in_order)[0]
+    return weighted_pairs(sample, distance, rng)[0]
 
 
 def weighted_pairs(
-    sample: Array, distance: Distance, rng: np.random.Generator, in_order: Map = map, weights: Array | None = None
+    sample: Array, distance: Distance, rng: np.random.Generator, weights: Array | None = None
 ) -> tuple[Array, Array | None]:
     """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, and the weight
     of each pair, the product of the `weights` (m,) of its rows; None without weights.
 
     Differences have the precision of the sample, at least float32. Every row is the first of equally many pairs, and
-    the second is drawn with replacement; if there are fewer distinct pairs than PAIRS, each is taken once. `in_order`
-    may be a parallel map. Raises DataError if all distances are zero.
+    the second is drawn with replacement; if there are fewer distinct pairs than PAIRS, each is taken once. Raises
+    DataError if all distances are zero.
     """
     m, d = sample.shape
     if m * (m - 1) // 2 <= PAIRS:
@@ -48,7 +48,7 @@ def weighted_pairs(
             return np.abs(difference, out=difference).sum(axis=1) * np.float64(unit)
         return squared_norms(difference) * np.float64(unit) ** 2
 
-    distances = np.concatenate([np.empty(0), *in_order(of_piece, range(0, len(first), step))])
+    distances = np.concatenate([np.empty(0), *in_parts(of_piece, range(0, len(first), step))])
     order = np.argsort(distances, kind="stable") if weights is not None else None
     pairs = None if weights is None or order is None else (weights[first] * weights[second])[order]
     distances = np.sort(distances) if order is None else distances[order]

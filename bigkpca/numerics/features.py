@@ -30,7 +30,7 @@ from bigkpca.numerics.array_api import (
 )
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, Precomputed, squared_norms
-from bigkpca.numerics.linalg import Map, arrays_of, eigh_descending, signs
+from bigkpca.numerics.linalg import arrays_of, eigh_descending, signs
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
@@ -190,7 +190,7 @@ class FeatureMap(ABC):
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **plain}
 
-    def gram(self, in_order: Map = map) -> Array | None:
+    def gram(self) -> Array | None:
         """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks. Raises SpecError for
         precomputed kernels."""
         return None
@@ -275,9 +275,9 @@ class KernelRows(FeatureMap):
     def half(self) -> tuple[KernelRows, Array]:
         return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
 
-    def gram(self, in_order: Map = map) -> Array:
+    def gram(self) -> Array:
         """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
-        return self.kernel.gram(self.landmarks, in_order)
+        return self.kernel.gram(self.landmarks)
 
     def landmarks_in_user_units(self) -> Array:
         """The landmarks in the units of the data, (l, d), float64."""
@@ -311,7 +311,7 @@ class GivenKernels(Itself):
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.precision)
 
-    def gram(self, in_order: Map = map) -> Array:
+    def gram(self) -> Array:
         """Raise SpecError, since models do not keep the matrix."""
         raise SpecError(
             "the model of a precomputed kernel keeps neither the rows nor their matrix, which are needed here; its "

@@ -58,7 +58,7 @@ def trace_error(features: KernelRows, strata: Sequence[SampleStratum], center: b
     try:  # Cholesky is much faster than the eigenvectors that an indefinite W needs
         L = scipy.linalg.cholesky(ridge, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        Z = nystroem_map(W, tolerance).T @ K
+        Z = nystroem_map(W, tolerance, positive=kernel.positive).T @ K
     else:
         Z = scipy.linalg.solve_triangular(L, K, lower=True, overwrite_b=True, check_finite=False)
     residuals = np.maximum(kernel.diagonal(rows) - np.einsum("ij,ij->j", Z, Z), 0)

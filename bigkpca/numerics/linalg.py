@@ -4,19 +4,22 @@ An array from a message of another process, or from a caller's buffer, may begin
 by column. NumPy and BLAS then use other code paths for A'A, A'x and sums, whose last bits differ. Which operations are
 affected depends on the processor.
 
-Factors and products have the same bits for any number of threads.
+Products have the same bits for any number of threads.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import scipy
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from bigkpca.errors import Array
 
@@ -70,25 +73,6 @@ def arrays_of(value: Any) -> dict[str, Array]:
     return {name: each for name, each in values.items() if isinstance(each, np.ndarray)}
 
 
-# Like `map`: applies a function to start rows, with results in order. The caller may pass a parallel one.
-Map = Callable[[Callable[[int], Array], Iterable[int]], Iterable[Array]]
-
-
-def at_once(in_order: Map, *functions: Callable[[], Any]) -> list[Any]:
-    """Results of independent functions, which `in_order` may run at the same time."""
-    return list(in_order(lambda i: functions[i](), range(len(functions))))
-
-
-def product(A: Array, B: Array, rows: int, in_order: Map) -> Array:
-    """A B in tiles of `rows` rows of A, without overflow warnings."""
-
-    def tile(start: int) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):  # settings are per thread
-            return np.asarray(A[start : start + rows] @ B)
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), rows))))
-
-
 ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of eigenproblems in float64
 
 
@@ -118,6 +102,41 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
     return values[::-1], np.ascontiguousarray(vectors[:, ::-1])
 
 
+_LEAST_ROWS = 512  # for fewer, LAPACK is as fast
+_FEW = 40  # rows for each eigenpair that Lanczos finds faster than LAPACK
+_SURE = 1e-6  # of an eigenvalue: by how much another one may be larger than the least
+
+
+def leading_pairs(A: Array, count: int | None) -> tuple[Array, Array]:
+    """The `count` largest eigenvalues (None: all) of a symmetric A (m, m), float64, descending, and their eigenvectors
+    in columns: for few by ARPACK from a fixed start, otherwise by LAPACK, which overwrites A if it computes all.
+
+    A Krylov space of one vector may lack another eigenvector of a multiple eigenvalue. So what the found ones leave
+    is searched again, from another start, and LAPACK is asked if it has a larger eigenvalue.
+    """
+    m = len(A)
+    if count is None or m < _LEAST_ROWS or _FEW * count > m:
+        return eigh_descending(A, count)
+    first, second = np.random.default_rng(0).standard_normal((2, m))
+    with suppress(ArpackError):
+        values, V = eigsh(A, count, which="LA", v0=first)
+        values, V = values[::-1], np.ascontiguousarray(V[:, ::-1])
+        rest = LinearOperator(A.shape, lambda x: A @ x - V @ (values * (V.T @ x)), dtype=A.dtype)
+        (left,) = eigsh(rest, 1, which="LA", v0=second, tol=_SURE, return_eigenvectors=False)
+        if values[-1] > 0 and left <= (1 + _SURE) * values[-1]:
+            return values, V
+    return eigh_descending(A, count)
+
+
+def lowest_eigenvalue(A: Array) -> float:
+    """The lowest eigenvalue of a symmetric A (m, m), float64, nearly."""
+    if len(A) >= _LEAST_ROWS:
+        with suppress(ArpackError):
+            start = np.random.default_rng(0).standard_normal(len(A))
+            return float(eigsh(A, 1, which="SA", v0=start, tol=_SURE, return_eigenvectors=False)[0])
+    return float(scipy.linalg.eigh(A, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0])
+
+
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
     """The largest error of the eigenvalues of a matrix (n, n), from rounding of its entries and of the eigenproblem.
 
@@ -142,7 +161,6 @@ def signs(scores: Array) -> Array:
     return np.where(leading < 0, -1.0, 1.0)
 
 
-_TILE_ROWS = 256
 _PIECE_ROWS = 16
 
 
@@ -151,135 +169,50 @@ def row_pieces(stop: int, start: int = 0) -> Iterator[slice]:
     return (slice(first, min(first + _PIECE_ROWS, stop)) for first in range(start, stop, _PIECE_ROWS))
 
 
-def cholesky(A: Array, in_order: Map = map, *, shift: float = 0.0, overwrite: bool = False) -> Array | None:
-    """L (m, m) with L L' = A + shift I, in its lower triangle; the upper one is arbitrary.
-
-    None if A, symmetric and float64, has an eigenvalue below -shift. m³ / 3 operations.
-    """
-    L = A if overwrite else A.copy()
-    L.flat[:: len(L) + 1] += shift
-    for start in range(0, len(L), _TILE_ROWS):
-        own, later = slice(start, start + _TILE_ROWS), range(start + _TILE_ROWS, len(L), _TILE_ROWS)
-        try:
-            corner = scipy.linalg.cholesky(L[own, own], lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            return None
-        L[own, own] = corner
-
-        def below(first: int, own: slice = own, corner: Array = corner) -> Array:
-            rows = slice(first, first + _TILE_ROWS)
-            solved = scipy.linalg.solve_triangular(corner, L[rows, own].T, lower=True, check_finite=False)
-            L[rows, own] = solved.T
-            return L[rows, own]
-
-        def what_is_left(first: int, own: slice = own, start: int = start) -> Array:
-            rows, columns = slice(first, first + _TILE_ROWS), slice(start + _TILE_ROWS, first + _TILE_ROWS)
-            L[rows, columns] -= L[rows, own] @ L[columns, own].T
-            return L[rows, columns]
-
-        for step in (below, what_is_left):
-            for _ in in_order(step, later):
-                pass
-    return L
+_TILE_COLUMNS = 256
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def is_positive(A: Array, shift: float, in_order: Map = map, *, overwrite: bool = False) -> bool:
-    """Whether no eigenvalue of the symmetric A (m, m), float64, lies below -shift, i.e. whether Cholesky succeeds."""
-    return cholesky(A, in_order, shift=shift, overwrite=overwrite) is not None
+def in_parts(function: Callable[[int], Any], starts: Iterable[int]) -> list[Any]:
+    """Results of a function of the starts of parts, computed at the same time. BLAS has one thread, so that they have
+    the same bits for any number of processors."""
+    starts, settings = list(starts), np.geterr()  # which each thread has separately
+    if len(starts) < 2 or _PROCESSORS < 2:
+        return list(map(function, starts))
+
+    def with_settings(start: int) -> Any:
+        with np.errstate(**settings):
+            return function(start)
+
+    with ThreadPoolExecutor(min(_PROCESSORS, len(starts))) as pool:
+        return list(pool.map(with_settings, starts))
 
 
-_STEPS = 5
+def at_once(*functions: Callable[[], Any]) -> list[Any]:
+    """Results of independent functions, computed at the same time."""
+    return in_parts(lambda number: functions[number](), range(len(functions)))
 
 
-def squared_norm_at_most(A: Array, enough: float = 0.0) -> float:
-    """An upper bound of |A|_2² for A (l, m), at most the square of the Frobenius norm, up to rounding. Stops at the
-    first bound that is at most `enough`.
+def product(A: Array, B: Array, rows: int) -> Array:
+    """A B in tiles of `rows` rows of A, without overflow warnings."""
 
-    |A|_2² <= ||A||A|'|_2 = min over x > 0 of max_i (|A||A|'x)_i / x_i (Collatz 1942; Wielandt 1950), and every x gives
-    a bound: those of power iteration come close to the least one in a few steps.
-    """
-    bound = float(np.einsum("ij,ij->", A, A))
-    if bound <= enough:
-        return bound
-    absolute, x = np.abs(A), np.ones(len(A))
-    with np.errstate(all="ignore"):
-        for _ in range(_STEPS):
-            y = absolute @ (absolute.T @ x)
-            bound = float(np.fmin(bound, (y / x).max()))
-            if bound <= enough:
-                break
-            x = y / y.max()
-    return bound
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.concatenate(in_parts(lambda start: A[start : start + rows] @ B, range(0, len(A), rows)))
 
 
-def inverse_transposed(L: Array, in_order: Map = map) -> Array:
-    """T = L'⁻¹ (m, m), upper triangular, from the lower triangle of L: T'(L L')T = I. m³ / 3 operations."""
-    T = np.zeros_like(L)
-
-    def corner(start: int) -> Array:
-        own = slice(start, min(start + _TILE_ROWS, len(L)))
-        unit = np.eye(own.stop - start)
-        T[own, own] = scipy.linalg.solve_triangular(L[own, own], unit, lower=True, trans="T", check_finite=False)
-        return T[own, own]
-
-    def columns(start: int) -> Array:
-        own = slice(start, min(start + _TILE_ROWS, len(L)))
-        for first in range(start - _TILE_ROWS, -1, -_TILE_ROWS):
-            rows, below = slice(first, first + _TILE_ROWS), slice(first + _TILE_ROWS, own.stop)
-            # Products, which unlike `solve_triangular` do not keep other threads waiting.
-            np.negative(T[rows, rows] @ (L[below, rows].T @ T[below, own]), out=T[rows, own])
-        return T[:, own]
-
-    for step in (corner, columns):
-        for _ in in_order(step, _longest_first(len(L))):
-            pass
-    return T
-
-
-def reordered(S: Array, order: Array, in_order: Map = map) -> Array:
-    """S (m, m) with its rows and columns in this order."""
-    found = np.empty_like(S)
-
-    def rows(start: int) -> Array:
-        for piece in row_pieces(min(start + _TILE_ROWS, len(S)), start):
-            np.take(S[order[piece]], order, axis=1, out=found[piece], mode="clip")  # with other modes it makes a copy
-        return found
-
-    for _ in in_order(rows, range(0, len(S), _TILE_ROWS)):
-        pass
-    return found
-
-
-def congruence(S: Array, T: Array, in_order: Map = map) -> Array:
+def congruence(S: Array, T: Array) -> Array:
     """T'S T (m, m), exactly symmetric, for a symmetric S and an upper triangular T: m³ operations instead of 4 m³."""
     found = np.empty_like(S)
 
-    def columns(start: int) -> Array:
-        own = slice(start, min(start + _TILE_ROWS, len(S)))
-        right = S[: own.stop, : own.stop] @ T[: own.stop, own]
-        for first in range(0, start + 1, _TILE_ROWS):
-            rows = slice(first, min(first + _TILE_ROWS, own.stop))
+    def columns(start: int) -> None:
+        own = slice(start, start + _TILE_COLUMNS)
+        stop = min(own.stop, len(S))
+        right = S[:stop, :stop] @ T[:stop, own]
+        for first in range(0, stop, _TILE_COLUMNS):
+            rows = slice(first, min(first + _TILE_COLUMNS, stop))
             part = T[: rows.stop, rows].T @ right[: rows.stop]
             found[rows, own] = part if first < start else (part + part.T) / 2
             found[own, rows] = found[rows, own].T
-        return found[:, own]
 
-    for _ in in_order(columns, _longest_first(len(S))):
-        pass
+    in_parts(columns, range(0, len(S), _TILE_COLUMNS)[::-1])  # the longest first
     return found
-
-
-def quadratic_forms(S: Array, T: Array, in_order: Map = map) -> Array:
-    """t_j'S t_j (m,) for the columns of an upper triangular T (m, m): 2/3 m³ operations."""
-
-    def columns(start: int) -> Array:
-        own = slice(start, start + _TILE_ROWS)
-        upper = T[: own.stop, own]
-        return np.asarray(np.einsum("ij,ij->j", upper, S[: own.stop, : own.stop] @ upper))
-
-    return np.concatenate(list(in_order(columns, _longest_first(len(S))))[::-1])
-
-
-def _longest_first(m: int) -> range:
-    """Starts of tiles, those with the longest columns of an upper triangle first, so that threads end together."""
-    return range(0, m, _TILE_ROWS)[::-1]

@@ -15,7 +15,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, Shape
-from bigkpca.numerics.linalg import Map, at_once, eigh_descending
+from bigkpca.numerics.linalg import at_once, eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
 MOST_RESTORED = 500  # rows whose pre-images are compared with linear PCA
@@ -120,9 +120,7 @@ class Captured:
         return max(by_scores, 0.0), max(by_pca, 0.0)
 
 
-def captured(
-    features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = True, in_order: Map = map
-) -> Captured | None:
+def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = True) -> Captured | None:
     """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
 
     Every fourth row is held out, `seen` if the model of these scores was fitted to it. None if the columns are not
@@ -139,9 +137,7 @@ def captured(
         if not all(np.abs(values).max() < _LARGEST for values in (others, judged, Y)):
             return None
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
-    baseline, weights = at_once(
-        in_order, lambda: LinearPCA.of(others, r), lambda: np.linalg.lstsq(Y[~held_out], others)[0]
-    )
+    baseline, weights = at_once(lambda: LinearPCA.of(others, r), lambda: np.linalg.lstsq(Y[~held_out], others)[0])
     expected = Y[held_out] @ weights
     variance, by_scores, by_pca = (
         np.mean((judged - found) ** 2, axis=0) for found in (baseline.mean, expected, baseline.reconstruct(judged))

@@ -23,7 +23,6 @@ from bigkpca.numerics.eigenpairs import Components, Solution
 from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, check_sketchable
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
-from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.registry import Registry
 from bigkpca.numerics.span import Span, span_of
@@ -82,7 +81,6 @@ class Method(ABC):
         center: bool,
         tolerance: float,
         span: Span | None = None,
-        in_order: Map = map,
     ) -> Solution:
         """Compute mean, components and eigenvalues.
 
@@ -102,8 +100,6 @@ class Method(ABC):
             Rank tolerance, relative to the largest eigenvalue.
         span : Span, optional
             The span of the landmarks, if it was already computed.
-        in_order : callable
-            Like `map`; it may run tiles of small matrices in parallel.
 
         Returns
         -------
@@ -132,12 +128,11 @@ class OfLandmarks(Method):
         center: bool,
         tolerance: float,
         span: Span | None = None,
-        in_order: Map = map,
     ) -> Solution:
-        span = span or span_of(features.gram(in_order), moments, tolerance, in_order)
-        return self.of_span(span, components, center, tolerance, in_order)
+        span = span or span_of(features.gram(), moments, tolerance, positive=features.kernel.positive)
+        return self.of_span(span, components, center, tolerance)
 
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
         """The solution from the span of the landmarks."""
         raise NotImplementedError
 
@@ -190,12 +185,9 @@ class Trigonometric(Method):
         center: bool,
         tolerance: float,
         span: Span | None = None,
-        in_order: Map = map,
     ) -> Solution:
         unexplained = features.unexplained(moments.squares, moments.weight)
-        return solvers.plain(
-            moments, components, unexplained=unexplained, center=center, tolerance=tolerance, in_order=in_order
-        )
+        return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -216,7 +208,7 @@ class ColumnSampling(OfLandmarks):
     name: ClassVar[str] = "columns"
     uniform: ClassVar[bool] = True
 
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
@@ -249,13 +241,12 @@ class Exact(OfLandmarks):
         center: bool,
         tolerance: float,
         span: Span | None = None,
-        in_order: Map = map,
     ) -> Solution:
-        K, positive = features.gram(in_order), features.kernel.positive
-        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive, in_order=in_order)
+        K, positive = features.gram(), features.kernel.positive
+        return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
-        return solvers.nystroem_map(features.gram(), tolerance)
+        return solvers.nystroem_map(features.gram(), tolerance, positive=features.kernel.positive)
 
 
 @dataclass(frozen=True)
@@ -294,13 +285,13 @@ class Nystroem(OfLandmarks):
     def uniform(self) -> bool:
         return self.form == "thesis"
 
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float, in_order: Map) -> Solution:
+    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
         if self.form == "orthogonal":
-            return solvers.nystroem(span, components, center=center, tolerance=tolerance, in_order=in_order)
+            return solvers.nystroem(span, components, center=center, tolerance=tolerance)
         return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
-        return solvers.nystroem_map(features.gram(), tolerance, self.rank)
+        return solvers.nystroem_map(features.gram(), tolerance, positive=features.kernel.positive, rank=self.rank)
 
 
 Correction = Literal["pointwise", "alpha", "sampled-alpha", "none"]

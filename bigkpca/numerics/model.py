@@ -12,9 +12,9 @@ import numpy as np
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.array_api import on_host
-from bigkpca.numerics.certificates import Certificate
-from bigkpca.numerics.certificates.sampling import DrawnRows
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
+from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Place, has_landmarks
@@ -92,7 +92,7 @@ class Model(ShowsSummary):
     solution: Solution
     _: KW_ONLY
     sums: ShiftedSums | None = None
-    certificate: Certificate = field(default_factory=Certificate)
+    certificate: Certificate
     provenance: Provenance = field(default_factory=Provenance)
     decoder: Decoder | None = None
     reference: Reference | None = None
@@ -126,8 +126,7 @@ class Model(ShowsSummary):
             "columns": f"{self.columns:,}",
             "explained": f"{self.solution.explained_variance_ratio.sum():.2%} of the variance",
         }
-        if self.certificate.trust:
-            facts["trust"] = counted(self.certificate.trust)
+        facts["trust"] = counted(self.certificate.trust)
         facts["pre-image"] = self.decoder.name if self.decoder else "none"
         columns = {
             "eigenvalue": self.solution.eigenvalues,
@@ -233,7 +232,7 @@ class Model(ShowsSummary):
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
         others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "captured", "calibration"))
-        return replace(self, solution=fewer, certificate=Certificate(), **others)
+        return replace(self, solution=fewer, certificate=Certificate.of(r), **others)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""

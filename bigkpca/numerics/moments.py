@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -117,8 +117,7 @@ class Moments:
     """Moments of n feature rows v_i in R^D with weights w_i, all in float64.
 
     count is n, the number of rows with a positive weight; weight is Σ w_i, which is n without weights. mean (D,) is Σ
-    w_i v_i / weight; scatter (D, D) is Σ w_i (v_i - mean)(v_i - mean)'; trace is Σ w_i k(x_i, x_i), largest is the
-    largest k(x_i, x_i), infinite if it is not known.
+    w_i v_i / weight; scatter (D, D) is Σ w_i (v_i - mean)(v_i - mean)'; trace is Σ w_i k(x_i, x_i).
     """
 
     count: int
@@ -126,7 +125,6 @@ class Moments:
     mean: Array  # (D,)
     scatter: Array  # (D, D)
     trace: float
-    largest: float = np.inf
 
     __repr__ = brief
 
@@ -147,7 +145,6 @@ class Moments:
             self.mean + delta * (other.weight / weight),
             scatter,
             self.trace + other.trace,
-            max(self.largest, other.largest),
         )
 
     def __sub__(self, some: Moments) -> Moments:
@@ -160,7 +157,7 @@ class Moments:
         for piece in row_pieces(len(delta)):
             np.subtract(self.scatter[piece], some.scatter[piece], out=scatter[piece])
             scatter[piece] -= np.outer(weighted[piece], delta)
-        return Moments(self.count - some.count, weight, mean, scatter, self.trace - some.trace, self.largest)
+        return Moments(self.count - some.count, weight, mean, scatter, self.trace - some.trace)
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of only the features with these numbers."""
@@ -224,12 +221,29 @@ def column_moments(X: Array, weights: Array | None = None) -> ColumnMoments:
 
 
 @dataclass(frozen=True)
+class Rounding:
+    """The rounding of a pass over features in R^D, as `precision` measures it: `errors` (D,) of a row over its k(x, x),
+    and `beta` of the sums of a tile in the dtype of the pass, relative to sums of squares."""
+
+    errors: Array
+    beta: float
+
+    __repr__ = brief
+
+    @classmethod
+    def unknown(cls, D: int) -> Self:
+        """For sums of which nothing is bounded."""
+        return cls(np.zeros(D), 0.0)
+
+
+@dataclass(frozen=True)
 class ShiftedSums:
     """Sums of n feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass
     add up.
 
-    total = Σ w_i (v_i - c), products = Σ w_i (v_i - c)(v_i - c)', packed; weight = Σ w_i; count, trace and largest as
-    in `Moments`.
+    total = Σ w_i (v_i - c), products = Σ w_i (v_i - c)(v_i - c)', packed; weight = Σ w_i; trace = Σ w_i k(x_i, x_i);
+    count is the number of rows with a positive weight. errors and coarse (D,) bound the rounding of values and of sums,
+    see `precision`.
     """
 
     about: Array  # c (D,)
@@ -238,28 +252,34 @@ class ShiftedSums:
     total: Array  # (D,)
     products: Array  # see `packed`
     trace: float
-    largest: float
+    errors: Array  # (D,)
+    coarse: Array  # (D,)
 
     __repr__ = brief
 
     @classmethod
-    def of(cls, moments: Moments) -> ShiftedSums:
-        """Sums about the mean with these moments."""
+    def of(cls, moments: Moments) -> Self:
+        """Sums about the mean with these moments, of whose rounding nothing is known."""
         D, m = len(moments.mean), moments
-        return cls(m.mean, m.count, m.weight, np.zeros(D), of_square(m.scatter), m.trace, m.largest)
+        zeros = np.zeros(D)
+        return cls(m.mean, m.count, m.weight, zeros, of_square(m.scatter), m.trace, zeros, zeros)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
         """Sums of both sets of rows together: about the same vector or, if those differ, about their mean."""
         if not np.array_equal(self.about, other.about):
-            return ShiftedSums.of(self.moments + other.moments)
+            joined = self.moments + other.moments
+            about, total, products = joined.mean, np.zeros(len(self.total)), of_square(joined.scatter)
+        else:
+            about, total, products = self.about, self.total + other.total, self.products + other.products
         return ShiftedSums(
-            self.about,
+            about,
             self.count + other.count,
             self.weight + other.weight,
-            self.total + other.total,
-            self.products + other.products,
+            total,
+            products,
             self.trace + other.trace,
-            max(self.largest, other.largest),
+            self.errors + other.errors,
+            self.coarse + other.coarse,
         )
 
     @property
@@ -268,26 +288,15 @@ class ShiftedSums:
         D = len(self.total)
         scatter = square_of(self.products, D)
         if not self.count:
-            return Moments(0, 0, np.zeros(D), scatter, self.trace, self.largest)
+            return Moments(0, 0, np.zeros(D), scatter, self.trace)
         deviation = self.total / self.weight
         for piece in row_pieces(D):
             scatter[piece] -= np.outer(self.total[piece], deviation)
-        return Moments(self.count, self.weight, self.about + deviation, scatter, self.trace, self.largest)
+        return Moments(self.count, self.weight, self.about + deviation, scatter, self.trace)
 
 
 _ADDED_ROWS = 2048
-_FAR = 32  # times the mean square of the rows nearer than a row
-_FAR_PART = 8  # at most every 8th row of a tile is far: their sums take longer
-
-
-def _far(V: Array) -> Array:
-    """Numbers of the far rows of one tile V (b, D), whose squares exceed those of all nearer rows by much."""
-    squares = on_host(inner_products(V, V))
-    rows = len(squares)
-    ordered, first = np.sort(squares), max(1, rows - -(-rows // _FAR_PART))
-    means = np.cumsum(ordered, dtype=np.float64)[first - 1 : -1] / np.arange(first, rows)
-    far = ordered[first:][ordered[first:] > _FAR * means]
-    return np.flatnonzero(squares >= far[0]) if len(far) else np.empty(0, np.intp)
+_FAR = 64  # times the mean square of a tile: a row this far makes sums in float32 coarse
 
 
 def added_pieces(V: Array) -> list[slice]:
@@ -322,52 +331,44 @@ def weighted_tiles(
 
 
 def shifted_sums(
-    tiles: Iterable[tuple[Array, Array]], shift: Array, weights: Iterable[Array] | None = None
+    tiles: Iterable[tuple[Array, Array]], shift: Array, rounding: Rounding, weights: Iterable[Array] | None = None
 ) -> ShiftedSums:
     """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows
-    of each, which are 1 by default. Tiles are overwritten.
+    of each, which are 1 by default, and their `rounding`. Tiles are overwritten.
 
     `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
-    in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6.
+    in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6. A tile
+    with a row far from the others is added up in float64.
     """
     D = len(shift)
-    count, weight, trace, largest = 0, 0.0, 0.0, -np.inf
+    count, weight, trace = 0, 0.0, 0.0
     total: Array = np.zeros(D)
     products: Array = empty_sums(D)
-    work, shifted, roots = np.empty(0), shift, np.empty(0)
+    squares: Array = np.zeros(D)
+    work, shifted = np.empty(0), shift
     for V, diagonal, w in weighted_tiles(tiles, weights):
         rows, dtype = V.shape[0], dtype_of(V)
         if not work.shape[0] or dtype_of(shifted) != dtype:
             work, shifted = work_space(V), moved(shift.astype(dtype), V)
-            total, products = moved(total, V), moved(products, V)
+            total, products, squares = moved(total, V), moved(products, V), moved(squares, V)
         V -= shifted
+        roots = moved(np.ones(rows, dtype) if w is None else np.sqrt(w).astype(dtype), V)
         if w is not None:
-            roots = moved(np.sqrt(w).astype(dtype), V)
             V *= roots[:, None]
-        elif roots.shape[0] != rows:
-            roots = moved(np.ones(rows, dtype), V)
         count += rows
         weight += rows if w is None else float(w.sum())
         trace += float(diagonal.sum() if w is None else w @ diagonal)
-        far = _far(V)
-        if len(far):  # alone and in float64, since all that a sum adds after a far row is rounded to its precision
-            apart = astype(rows_of(V, far), np.float64)
-            add_products(products, apart, work_space(apart))
-            total += astype(rows_of(roots[:, None], far)[:, 0], np.float64) @ apart
-            near = np.ones((rows, 1), bool)
-            near[far] = False
-            V[:, :] = functions_of(V).where(moved(near, V), V, 0.0)
+        lengths = on_host(inner_products(V, V))
+        if dtype == np.float32 and lengths.max(initial=0) > _FAR * lengths.mean():
+            V, roots = astype(V, np.float64), astype(roots, np.float64)
+            add_products(products, V, work_space(V))
+        else:
+            for own in added_pieces(V):
+                add_products(products, V[own, :], work)
+            squares += inner_products(V, V, axis=0)
         for own in added_pieces(V):
-            add_products(products, V[own, :], work)
             total += roots[own] @ V[own, :]  # here a product is several times faster than a column sum
-        largest = max(largest, float(diagonal.max(initial=-np.inf)))
     # `shifted` and not `shift`, since the rounded vector was subtracted.
     about = on_host(shifted).astype(np.float64)
-    return ShiftedSums(about, count, weight, on_host(total), on_host(products), trace, largest)
-
-
-def block_moments(
-    tiles: Iterable[tuple[Array, Array]], shift: Array, weights: Iterable[Array] | None = None
-) -> Moments:
-    """Moments of the rows of some tiles, which are overwritten; see `shifted_sums`."""
-    return shifted_sums(tiles, shift, weights).moments
+    errors, coarse = trace * rounding.errors, rounding.beta * on_host(squares)
+    return ShiftedSums(about, count, weight, on_host(total), on_host(products), trace, errors, coarse)

@@ -27,15 +27,15 @@ from bigkpca.numerics.eigenpairs import (
 )
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import (
-    Map,
     eigh_descending,
-    is_positive,
+    leading_pairs,
+    lowest_eigenvalue,
     numerical_rank,
     rounding_of_eigenvalues,
     signs,
 )
 from bigkpca.numerics.moments import Moments, added_pieces, weighted_tiles
-from bigkpca.numerics.span import Span, basis_of, eigenvector_basis
+from bigkpca.numerics.span import Span, basis_of
 
 OVERSAMPLING = 10
 PASSES = 4
@@ -202,155 +202,7 @@ def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) ->
     return Ritz(values, vectors, residuals, products, float(all_values[-1]))
 
 
-_LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, although other threads wait for it (SciPy 1.17)
-_FEW = 16  # rows for each vector that a restart keeps
-_WIDTH = 8  # vectors of a block: a product reads the whole matrix, whether with eight vectors or with one
-_FULL = 5  # times the vectors that a restart keeps: the largest basis
-_MOST = 0.25  # of n: products with this many vectors cost about a third of LAPACK's work
-_PROOFS = 6  # attempts of the proof: each failure adds a block of directions
-_RESIDUAL = 1e-12
-_LANCZOS_TILE_ROWS = 1024
-_EPS = 2.0**-52
-_HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
-
-
-def are_few(count: int, n: int) -> bool:
-    """Whether `count` of n eigenpairs are so few that Lanczos is faster than LAPACK."""
-    return n >= _LEAST_ROWS and _FEW * (count + OVERSAMPLING) <= n
-
-
-def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Array, Array] | None:
-    """The `count` largest eigenvalues of the symmetric A (n, n), float64, descending, and eigenvectors in columns.
-
-    Block Lanczos with thick restarts (Grimes, Lewis and Simon 1994; Wu and Simon 2000), from the same start for every
-    A, until residuals |A u - value u| are at most 1e-12 of the value, or the rounding of A with entries up to `entry`.
-    Then Cholesky proves that
-
-        (the least of the values + slack / 2) I - (A - V diag(values) V')
-
-    has no negative eigenvalue, so V contains all eigenvectors above, with multiplicity, and values are correct up to
-    `slack` = `linalg.rounding_of_eigenvalues`. Returns None if that takes too long (eigenvalues too close), and for
-    entries whose squares overflow or underflow. The result has the same bits for any number of threads of `in_order`.
-    Memory: another A, and about 15 (count + 10) n float64.
-    """
-    if not 1 / _HUGE < entry < _HUGE:
-        return None
-    n, kept = len(A), count + OVERSAMPLING
-    most = max(_FULL * kept, kept + 4 * _WIDTH)
-    space = _Krylov.empty(n, most)
-    rng = np.random.default_rng(0)
-    block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
-    for _ in range(int(_MOST * n) // _WIDTH):
-        space.add(block, _times(A, block, in_order))
-        V, AV, T = space.held()
-        block = _next(V, AV[:, -_WIDTH:], rng)
-        full = len(T) + _WIDTH > most
-        if len(T) < due and not full:
-            continue
-        values, S = eigh_descending((T + T.T) / 2)
-        vectors = V @ S[:, :count]
-        if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
-            # Again, from fresh products: images in the basis were combined many times, so rounding errors grew.
-            moved = _times(A, vectors, in_order)
-            found = np.einsum("ij,ij->j", vectors, moved)
-            order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
-            found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
-            if _are_exact(found, vectors, moved[:, order], entry):
-                slack = rounding_of_eigenvalues(n, 0.0, entry, found[0])
-                if _are_all(A, found, vectors, max(float(found[-1]), 0.0) + slack / 2, in_order):
-                    return found, vectors
-                if (tried := tried + 1) == _PROOFS:
-                    return None
-                # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
-                block, full = _next(V, rng.standard_normal((n, _WIDTH)), rng), True
-        due = len(T) + kept // 4
-        if full:
-            space.restart(values[:kept], S[:, :kept])
-            due = (kept + most) // 2
-    return None
-
-
-@dataclass
-class _Krylov:
-    """Basis V (n, most) of a Krylov space, its images A V, and T = V'A V; the first `count` columns are filled."""
-
-    basis: Array
-    images: Array
-    T: Array
-    count: int = 0
-
-    @classmethod
-    def empty(cls, n: int, most: int) -> _Krylov:
-        """Room for `most` columns, each contiguous in memory."""
-        return cls(np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most)))
-
-    def add(self, block: Array, image: Array) -> None:
-        """Append a block of columns and their images."""
-        new = slice(self.count, self.count + _WIDTH)
-        self.basis[:, new], self.images[:, new] = block, image
-        self.count += _WIDTH
-        V, AV, T = self.held()
-        T[:, new] = V.T @ AV[:, new]
-        T[new, :] = T[:, new].T
-
-    def held(self) -> tuple[Array, Array, Array]:
-        """Views of V, A V and T, only the filled columns."""
-        return self.basis[:, : self.count], self.images[:, : self.count], self.T[: self.count, : self.count]
-
-    def restart(self, values: Array, S: Array) -> None:
-        """Keep the Ritz vectors V S of the Ritz `values` as the new basis (thick restart)."""
-        V, AV, _ = self.held()
-        self.count = len(values)
-        kept = slice(self.count)
-        self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
-        self.T[kept, kept] = np.diag(values)
-
-
-def _times(A: Array, B: Array, in_order: Map) -> Array:
-    """A B (n, b) for a symmetric A (n, n), as (B'A)': for few columns BLAS then reads A much faster."""
-
-    def tile(start: int) -> Array:
-        return np.asarray(B.T @ A[:, start : start + _LANCZOS_TILE_ROWS])
-
-    return np.concatenate(list(in_order(tile, range(0, len(A), _LANCZOS_TILE_ROWS))), axis=1).T
-
-
-def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
-    """Orthonormal columns that span what the image adds to the basis, completed by random ones."""
-    Q = next_block(basis, image)
-    if missing := _WIDTH - Q.shape[1]:
-        Q = np.hstack([Q, next_block(np.hstack([basis, Q]), rng.standard_normal((len(basis), missing)))])
-    return Q
-
-
-def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> bool:
-    """Whether residuals, with A V = `moved`, are small enough, and together at most half the slack."""
-    n = len(vectors)
-    norms = np.linalg.norm(moved - vectors * values, axis=0)
-    noise = _EPS * (64 * abs(values[0]) + 4 * np.sqrt(n) * entry)
-    together = rounding_of_eigenvalues(n, 0.0, entry, values[0]) / 2
-    return bool((norms <= np.maximum(_RESIDUAL * values, noise)).all() and np.linalg.norm(norms) <= together)
-
-
-def _are_all(A: Array, values: Array, vectors: Array, above: float, in_order: Map) -> bool:
-    """Whether A (n, n) is proven to have no more eigenvalues above c = `above` than there are vectors V: by Cholesky,
-    since A <= V diag(values) V' + c I is enough (Courant and Fischer)."""
-    n, rest = len(A), np.empty_like(A)
-
-    def tile(start: int) -> Array:
-        here = slice(start, start + _LANCZOS_TILE_ROWS)
-        np.matmul(vectors[here] * values, vectors.T, out=rest[here])
-        rest[here] -= A[here]
-        return rest[here]
-
-    for _ in in_order(tile, range(0, n, _LANCZOS_TILE_ROWS)):
-        pass
-    return is_positive(rest, above, in_order, overwrite=True)
-
-
 _TILE_ROWS = 512
-_NEAR = 1e-3  # of an eigenvalue: its residual, and by how much another one may be larger than the least
-_COUNTED = 10  # times the largest eigenvalue, for which each eigenvector counts in the proof
 
 
 def nystroem(
@@ -359,8 +211,6 @@ def nystroem(
     *,
     center: bool,
     tolerance: float,
-    in_order: Map = map,
-    start: Array | None = None,
 ) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
@@ -377,9 +227,8 @@ def nystroem(
     for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
     the positive part of H K H; without the negative part of W it would be that of H K₊ H.
 
-    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. `start`
-    (l, r) are components of nearly the same rows: where possible, as many are found from these, accurate to 1e-3, see
-    `_from_start`. Raises DataError if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
+    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises DataError
+    if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
@@ -390,7 +239,7 @@ def nystroem(
         values, B = eigh_descending(roots[:, None] * UJU * roots)
         V = (U / roots) @ (B * np.sqrt(np.maximum(values, 0)))
     else:
-        values, V = _leading_pairs(M, components, in_order, None if start is None else span.basis.coordinates(start))
+        values, V = _leading(M, components)
     variance = at_least_its_parts(span.variance(center), values)
     r = kept_components(values, components, variance, span.moments.trace, tolerance)
     _, mean = about_the_mean(span.moments, center)
@@ -400,6 +249,17 @@ def nystroem(
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
+def _count(components: Components) -> int | None:
+    """The number of components; None where all eigenvalues decide it."""
+    return components if isinstance(components, int) else None
+
+
+def _leading(M: Array, components: Components) -> tuple[Array, Array]:
+    """The eigenpairs of M (m, m): as many as there are components, or all."""
+    count = _count(components)
+    return leading_pairs(M.copy() if count is None else M, count)
+
+
 def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     """The signs that make the score of largest absolute value at the landmarks positive, (r,)."""
     W = span.basis.W
@@ -407,39 +267,12 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
     return signs(np.concatenate([(W[tile] - mean) @ A for tile in tiles]))
 
 
-def _leading_pairs(M: Array, components: Components, in_order: Map, start: Array | None = None) -> tuple[Array, Array]:
-    """The eigenpairs of a positive semidefinite M (m, m): as many as there are components, or all."""
-    count = components if isinstance(components, int) else None
-    if count is not None and start is not None and start.shape[1] == count:
-        found = _from_start(M, start, in_order)
-        if found is not None:
-            return found
-    if count is not None and are_few(count, len(M)):
-        found = leading(M, count, float(np.diag(M).max()), in_order)
-        if found is not None:
-            return found
-    return eigh_descending(M.copy() if count is None else M, count)
-
-
-def _from_start(M: Array, start: Array, in_order: Map) -> tuple[Array, Array] | None:
-    """Eigenpairs Λ, V of a positive semidefinite M (m, m) from a start (m, r), where at most four products lead to
-    residuals |M V_j - Λ_j V_j| of at most 1e-3 Λ_j, and Cholesky proves that they are the leading ones: at most r
-    eigenvalues of M exceed (1 + 1e-3) Λ_r. None otherwise, e.g. if a leading one is missing from the start."""
-    found = leading_eigenpairs(lambda Q: _times(M, Q, in_order), start, start.shape[1], tol=_NEAR)
-    values, V = found.values, found.vectors
-    if not (values[-1] > 0 and found.worst(0.0) <= _NEAR):
-        return None
-    # V counts for more than its eigenvalues, so that its residuals do not matter.
-    counted = np.full(len(values), _COUNTED * values[0])
-    return (values, V) if _are_all(M, counted, V, float(values[-1]) * (1 + _NEAR), in_order) else None
-
-
-def nystroem_map(W: Array, tolerance: float, rank: int | None = None) -> Array:
+def nystroem_map(W: Array, tolerance: float, *, positive: bool, rank: int | None = None) -> Array:
     """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part.
 
     With a `rank`, for W truncated to its `rank` largest eigenvalues.
     """
-    basis = basis_of(W, tolerance) if rank is None else eigenvector_basis(W, tolerance)
+    basis = basis_of(W, tolerance, positive=positive and rank is None)
     return basis.P[:, basis.signs > 0][:, :rank]
 
 
@@ -525,7 +358,6 @@ def plain(
     unexplained: float = 0.0,
     center: bool,
     tolerance: float,
-    in_order: Map = map,
 ) -> Solution:
     """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
 
@@ -534,7 +366,7 @@ def plain(
     The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError if no direction varies.
     """
     second, mean = about_the_mean(moments, center)
-    values, V = _leading_pairs(second, components, in_order)
+    values, V = _leading(second, components)
     return spectrum(values, V, mean, moments, components, unexplained, tolerance)
 
 
@@ -583,16 +415,14 @@ def gram(
     tolerance: float,
     positive: bool,
     noise: float | None = None,
-    in_order: Map = map,
 ) -> Solution:
     """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
 
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
     A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
-    only the leading part of the spectrum is computed: with Lanczos if components are few, otherwise with LAPACK.
-    `positive` means that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, if that is
-    given or n is large. `in_order` may be a parallel map. Raises DataError if kernels overflow, or no eigenvalue is
+    only the leading part of the spectrum is computed. `positive` means that the kernel is positive semidefinite, up to
+    `noise`; otherwise the lowest eigenvalue is computed, too. Raises DataError if kernels overflow, or no eigenvalue is
     positive.
     """
     entry = float(max(K.max(), -K.min()))
@@ -604,15 +434,12 @@ def gram(
         K -= (part - part.mean())[:, None]
         mean += part
     variance = float(np.trace(K))
-    most = components if isinstance(components, int) else None
-    few = most is not None and are_few(most, len(K))
+    most = _count(components)
     shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
-    if most is not None and not positive and (few or noise is not None):
-        positive = is_positive(K, shift, in_order)
-    found = leading(K, most, entry, in_order) if most is not None and few and positive else None
-    values, U = found or eigh_descending(K, most if positive else None)
-    check_some_positive(values[0], values[-1], shift)
+    values, U = leading_pairs(K, most)
+    lowest = 0.0 if positive and most is not None else float(values[-1]) if most is None else lowest_eigenvalue(K)
+    check_some_positive(values[0], lowest, shift)
     variance = at_least_its_parts(variance, values)
     r = kept_components(values, components, variance, trace, tolerance)
     A = orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
-    return Solution(mean, A, values[:r].copy(), variance, negative_share(values))
+    return Solution(mean, A, values[:r].copy(), variance, min(lowest / float(values[0]), 0.0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.certificates import FAIR, MODERATE, SMALL, SOLID
+from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS

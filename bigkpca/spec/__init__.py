@@ -11,7 +11,7 @@ from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import landmarks
-from bigkpca.numerics.certificates import sampling
+from bigkpca.numerics.drawing import DRAWN_ROWS
 from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.base import Leaf
@@ -109,8 +109,8 @@ def resolve_shape(spec: FitSpec, n: int, d: int, stored: np.dtype[Any]) -> Resol
     size, size_reason = _size(spec, n, d)
     rule, rule_reason = _rule(spec) if method.landmarks and not spec.exact else (None, "")
     most_drawn = 0
-    if method.landmarks and not spec.exact and spec.kernel_value(d, 1.0).positive:
-        most_drawn = min(sampling.SAMPLED_ROWS, max(_LEAST_DRAWN, _DRAWN_BYTES // (4 * d)))
+    if not spec.exact:
+        most_drawn = min(DRAWN_ROWS, max(_LEAST_DRAWN, _DRAWN_BYTES // (4 * d)))
     widest = np.dtype(np.float64)  # long doubles gain nothing in a matrix product
     return ResolvedFit(
         spec=spec,

@@ -16,7 +16,7 @@ from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import ZarrRows, rows_of_manifest
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import preimages
-from bigkpca.numerics.certificates import Certificate
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec

@@ -28,8 +28,8 @@ from bigkpca.data.zarr import read, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
-from bigkpca.numerics.certificates import Certificate
-from bigkpca.numerics.certificates.sampling import DrawnRows
+from bigkpca.numerics.certificate import Certificate
+from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
@@ -107,8 +107,8 @@ def _opened(where: str, stored: int) -> zarr.Array[Any]:
 # The parts that are fields of a model: their classes, and the shapes of their arrays in the letters of that class.
 _PARTS: dict[str, tuple[type, Mapping[str, Shape]]] = {
     "solution": (Solution, {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}),
-    "sums": (ShiftedSums, {"about": ("D",), "total": ("D",), "products": ("packed",)}),
-    "certificate": (Certificate, Certificate.shapes()),
+    "sums": (ShiftedSums, {"about": ("D",), "total": ("D",), "products": ("packed",), "errors": ("D",), "coarse": ("D",)}),
+    "certificate": (Certificate, Certificate.shapes),
     "reference": (Reference, Reference.shapes),
     "captured": (Captured, Captured.shapes),
     "drawn": (DrawnRows, DrawnRows.shapes),
@@ -143,8 +143,6 @@ def _part(name: str, about: Any, arrays: Mapping[str, Array], sizes: Mapping[str
     """A part of a model."""
     kind, shapes = _PARTS[name]
     plain = _dict_of(about, name)
-    if name == "sums":
-        plain.setdefault("largest", np.inf)
     if name == "calibration" and (limit := plain.get("limit")) is not None:
         check_plain(Limit, _dict_of(limit, "limit"), "the limit of the calibration")
         plain["limit"] = Limit(**limit)
@@ -349,8 +347,6 @@ def _parts(model: Model) -> tuple[dict[str, Any], dict[str, Array]]:
             defaults = {each.name: each.default for each in fields(part)}
             # Defaults are left out, so that models keep their digests when parts get more fields.
             about[name] = {key: value for key, value in plain.items() if value != defaults[key]}
-    if model.sums is not None and np.isinf(model.sums.largest):
-        del about["sums"]["largest"]  # for which JSON has no number
     if model.calibration is not None and model.calibration.limit is not None:
         about["calibration"]["limit"] = asdict(model.calibration.limit)
     arrays = {_prefix(name) + key: values for name, some in own.items() for key, values in some.items()}

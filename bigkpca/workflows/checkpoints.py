@@ -23,10 +23,9 @@ from bigkpca.execution.engine import content_digest
 from bigkpca.execution.graph import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
-from bigkpca.numerics.certificates.sampling import ResidualSample
+from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.preimages import Regression
-from bigkpca.numerics.rounding import FarRows
 from bigkpca.numerics.solvers import Action
 
 _LAYOUT = 5  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
@@ -34,7 +33,7 @@ _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
 _MOST_SHARE = 30.0  # the next save waits for this many times the duration of a save
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (BlockSums, FarRows, ResidualSample, ShiftedSums, ColumnMoments, Action, Regression)
+    kind.__name__: kind for kind in (BlockSums, DrawnRows, ShiftedSums, ColumnMoments, Action, Regression)
 }
 
 

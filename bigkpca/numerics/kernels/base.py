@@ -16,7 +16,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import Distance, functions_of, in_host_memory, in_numpy, inner_products, on_host
 from bigkpca.numerics.array_api import empty as empty_array
-from bigkpca.numerics.linalg import Map
+from bigkpca.numerics.linalg import in_parts
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
 # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
@@ -187,11 +187,10 @@ class Kernel(ABC):
         self.against(Y.astype(dtype, copy=False), len(X))(X.astype(dtype, copy=False), out)
         return out
 
-    def gram(self, X: Array, in_order: Map = map) -> Array:
+    def gram(self, X: Array) -> Array:
         """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal.
 
-        Computed by tiles of one triangle, which `in_order` may run in parallel, with the same bits for any number of
-        threads.
+        Computed by tiles of one triangle, at the same time, with the same bits for any number of processors.
         """
         rows = X.astype(np.float64, copy=False)
         K = np.empty((len(rows), len(rows)))
@@ -210,8 +209,7 @@ class Kernel(ABC):
                 K[own, others] = values.T
             return K[:, own]
 
-        for _ in in_order(columns, range(0, len(rows), _GRAM_ROWS)[::-1]):  # the longest first
-            pass
+        in_parts(columns, range(0, len(rows), _GRAM_ROWS)[::-1])  # the longest first
         np.fill_diagonal(K, self.diagonal(rows))
         return K
 

@@ -27,7 +27,6 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.landmarks.basic_patterns import BasicPatterns
 from bigkpca.numerics.landmarks.kmeans import KMeans
 from bigkpca.numerics.landmarks.sampling import RPCholesky, Uniform
-from bigkpca.numerics.linalg import Map
 from bigkpca.numerics.registry import Registry, name_in
 
 
@@ -48,7 +47,7 @@ class LandmarkRule(Protocol):
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         """Bytes that `choose` needs besides the sample, which has `rows` x `columns` entries of `itemsize` bytes."""
 
-    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
         """Choose landmarks from sampled rows.
 
         Parameters
@@ -61,8 +60,6 @@ class LandmarkRule(Protocol):
             The largest number of landmarks, at most m.
         rng : numpy.random.Generator
             The only source of randomness.
-        in_order : callable
-            Like `map`; may be parallel. Results do not depend on the number of threads.
 
         Returns
         -------

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import rank_tolerance
 
 _BISECTIONS = 12
 _PIECE_ROWS = 256
@@ -101,7 +101,7 @@ class BasicPatterns:
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         return itemsize * (rows * columns + 2 * (rows + size) * _REFERENCE_ROWS)
 
-    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
         candidates = sample[rng.permutation(len(sample))]
         directions = kernel_directions(candidates, candidates[:_REFERENCE_ROWS], kernel, self.centred)
         if self.threshold is None:

@@ -10,7 +10,7 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.linalg import Map, product
+from bigkpca.numerics.linalg import in_parts, product
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
 
 _TILE_ROWS = 512
@@ -70,7 +70,7 @@ class KMeans:
         means = (3 * itemsize + 2 * 8) * size * columns  # in float64 when divided by counts
         return on_axes + max(axes, means) + 3 * 8 * rows + 2 * itemsize * _TILE_ROWS * size
 
-    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
         if not kernel.on_vectors:
             raise SpecError(
                 "landmarks='kmeans' uses averages of rows, for which a kernel function may not be defined: use "
@@ -80,15 +80,15 @@ class KMeans:
         start = rng.choice(m, min(size, m), replace=False)
         if not self.iterations or m <= size:
             return sample[start]
-        found = _on_principal_axes(sample, rng, in_order)
+        found = _on_principal_axes(sample, rng)
         centres = found[start]
         for _ in range(self.iterations):
-            nearest = _nearest(found, centres, in_order)
+            nearest = _nearest(found, centres)
             centres = _means(found, nearest, centres)
         return centres if found is sample else _means(sample, nearest, sample[start])
 
 
-def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> Array:
+def _on_principal_axes(rows: Array, rng: np.random.Generator) -> Array:
     """Coordinates of rows (m, d) on their leading principal axes, (m, 64); the rows themselves if d <= 64.
 
     Distances to centres then cost d / 64 times less, and the other axes would add mostly noise.
@@ -108,10 +108,10 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator, in_order: Map) -> 
         return (some.T @ (some @ Q.astype(some.dtype))).astype(np.float64)
 
     axes = leading_eigenpairs(scatter, start, _AXES, most=2).vectors.astype(rows.dtype)
-    return product(rows, axes, _TILE_ROWS, in_order)
+    return product(rows, axes, _TILE_ROWS)
 
 
-def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
+def _nearest(rows: Array, centres: Array) -> Array:
     """The number of the nearest centre of each row, (m,): the one with the largest <x, c> - |c|² / 2, computed as the
     product of (x, -1) and (c, |c|² / 2)."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -123,7 +123,7 @@ def _nearest(rows: Array, centres: Array, in_order: Map) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # rows that overflow may go to any centre
             return (left @ right).argmax(axis=1)
 
-    return np.concatenate(list(in_order(of_tile, range(0, len(rows), _TILE_ROWS))))
+    return np.concatenate(in_parts(of_tile, range(0, len(rows), _TILE_ROWS)))
 
 
 def _means(rows: Array, nearest: Array, centres: Array) -> Array:

@@ -15,7 +15,7 @@ import scipy
 
 from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import Map, rank_tolerance
+from bigkpca.numerics.linalg import in_parts, rank_tolerance
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Uniform:
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         return size * columns * itemsize + 8 * rows
 
-    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
         return sample[np.sort(rng.choice(len(sample), size, replace=False))]
 
 
@@ -67,9 +67,7 @@ def thinned(residual: Array, bound: Array, least: Array, rng: np.random.Generato
     return np.array(kept, np.intp), columns[kept, : len(kept)]
 
 
-def rpcholesky_rows(
-    X: Array, kernel: Kernel, size: int, tolerance: float, rng: np.random.Generator, in_order: Map = map
-) -> Array:
+def rpcholesky_rows(X: Array, kernel: Kernel, size: int, tolerance: float, rng: np.random.Generator) -> Array:
     """Numbers of at most `size` rows of X (m, d) by accelerated RPCholesky, in the order of choice.
 
     Stops early when the residual trace is at most `tolerance` times the trace, or only rounding remains. m · size
@@ -95,14 +93,14 @@ def rpcholesky_rows(
             continue
         new = proposals[kept]
         chosen = np.concatenate([chosen, new])
-        _fill(F[:count], F[count : len(chosen)], X, kernel, new, L, in_order)
+        _fill(F[:count], F[count : len(chosen)], X, kernel, new, L)
         left -= np.einsum("ij,ij->j", F[count : len(chosen)], F[count : len(chosen)])
         np.maximum(left, 0, out=left)
         left[new] = 0  # rounding must not let a row be drawn again
     return chosen
 
 
-def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: Array, in_order: Map) -> None:
+def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: Array) -> None:
     """rows = L⁻¹ (k(new, X) - before[:, new]'before): the next rows of the factor F."""
     anchors, known = X[new], before[:, new]
 
@@ -114,7 +112,7 @@ def _fill(before: Array, rows: Array, X: Array, kernel: Kernel, new: Array, L: A
         return scipy.linalg.solve_triangular(L, columns, lower=True, overwrite_b=True, check_finite=False)
 
     starts = range(0, len(X), _TILE_ROWS)
-    for start, values in zip(starts, in_order(of_tile, starts), strict=True):
+    for start, values in zip(starts, in_parts(of_tile, starts), strict=True):
         rows[:, start : start + values.shape[1]] = values
 
 
@@ -154,5 +152,5 @@ class RPCholesky:
     def working_bytes(self, rows: int, columns: int, size: int, itemsize: int) -> int:
         return 8 * size * (rows + 3 * _TILE_ROWS) + size * columns * itemsize  # the factor is held in float64
 
-    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator, in_order: Map = map) -> Array:
-        return sample[rpcholesky_rows(sample, kernel, size, self.tol, rng, in_order)]
+    def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
+        return sample[rpcholesky_rows(sample, kernel, size, self.tol, rng)]

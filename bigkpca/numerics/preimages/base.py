@@ -17,7 +17,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linalg import Map, arrays_of, rank_tolerance
+from bigkpca.numerics.linalg import arrays_of, in_parts, rank_tolerance
 from bigkpca.numerics.methods import Method, Nystroem
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import Basis, basis_of
@@ -115,7 +115,7 @@ class Fitted:
     """The parts of a fitted model that pre-image methods may use.
 
     moments is None for models that keep their rows, and for those of the randomized solver. basis is that of the span
-    of the landmarks, if the fit already has it. in_order may run tiles in parallel.
+    of the landmarks, if the fit already has it.
     """
 
     features: FeatureMap
@@ -123,7 +123,6 @@ class Fitted:
     moments: Moments | None
     method: Method
     basis: Basis | None = None
-    in_order: Map = map
 
     @property
     def tolerance(self) -> float:
@@ -137,7 +136,7 @@ class Fitted:
 
     def scores(self, X: Array, most_rows: int = 1024) -> Array:
         """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
-        return scores_of(X, self.features, self.solution, most_rows, self.in_order)
+        return scores_of(X, self.features, self.solution, most_rows)
 
     def landmark_scores(self) -> Array:
         """Scores (l, r), float64, of the landmarks."""
@@ -147,7 +146,7 @@ class Fitted:
         return self.solution.projection()(self.basis.W if self.basis else self.features.gram())
 
 
-def scores_of(X: Array, features: FeatureMap, solution: Solution, most_rows: int = 1024, in_order: Map = map) -> Array:
+def scores_of(X: Array, features: FeatureMap, solution: Solution, most_rows: int = 1024) -> Array:
     """Scores (m, r), float64, of rows X (m, d) in memory, in the units of the data."""
     project = Projection(solution.mean.astype(features.dtype), solution.components)
     height = max(1, min(most_rows, len(X), _TILE_FEATURES // features.size))
@@ -156,7 +155,7 @@ def scores_of(X: Array, features: FeatureMap, solution: Solution, most_rows: int
         ((V, _),) = features.tiles([X[start : start + height]], height)
         return project(V, overwrite=True)
 
-    return np.concatenate(list(in_order(of_tile, range(0, len(X), height)))).astype(np.float64)
+    return np.concatenate(in_parts(of_tile, range(0, len(X), height))).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -436,7 +435,7 @@ def expansion(fitted: Fitted) -> Expansion:
         return _with_components(solution, solution.mean)
     if fitted.moments is None:  # W is the Gram matrix of all rows, and W⁺ mean is known without it
         return _with_components(solution, np.full(features.size, 1 / features.size if fitted.centred else 0.0))
-    basis = fitted.basis or basis_of(features.gram(), fitted.tolerance)
+    basis = fitted.basis or basis_of(features.gram(), fitted.tolerance, positive=features.kernel.positive)
     if fitted.method == Nystroem():
         return _with_components(solution, basis.solve(solution.mean))
     A, moments = solution.components, fitted.moments

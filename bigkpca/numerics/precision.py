@@ -1,0 +1,271 @@
+"""Rounding: measured once on sampled rows, it decides the dtype of the pass and widens the bounds of its results.
+
+A pass adds up v v' of computed features v. The errors of these values are d, those of the sums within a tile Delta. For
+coefficients p of a direction in feature space, with S = Σ (p'v)²,
+
+    |Σ (p'(v + d))² - S| <= 2 e √S + e²,   e = Σ_s |p_s| √errors_s,   errors_s = Σ over rows of d_s²,
+    |p'Delta p| <= Σ_s coarse_s p_s²,      coarse_s = beta Σ over rows of v_s²,  beta = |M^(-1/2) Delta M^(-1/2)|_2,
+    |p'W p - 1| <= omega (Σ_s |p_s| √k(s, s))²,
+
+with M the diagonal of Σ v v', and the relative error omega of the entries of W. `errors` and `coarse` are sums over
+rows, so those of two passes add up. Source: `docs/numerics.md`, section 14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bigkpca.errors import Array
+from bigkpca.numerics.array_api import moved, on_host
+from bigkpca.numerics.display import brief
+from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
+from bigkpca.numerics.kernels import Kernel, squared_norms
+from bigkpca.numerics.moments import Rounding, ShiftedSums
+from bigkpca.numerics.span import Basis, Span
+
+MEASURED_ROWS = 1024
+_LANDMARKS = 512  # that are measured, too: near them kernels are large
+_SUMMED_ROWS = 512  # of a tile whose products are measured
+_SAFETY = 4  # times the measured errors: other rows may have larger ones
+_POWER_STEPS = 20
+_SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
+_UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
+_LOST = 2.0**-20  # relative error that is assumed where float32 overflows
+_TINY = 2.0**-100  # above the underflow of products in float32
+_ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
+_NOISE = 1e-12  # of the largest eigenvalue
+_KERNEL_ROWS = 256
+_FARTHEST = 64
+
+
+class InSingle(NamedTuple):
+    """What the device of a pass computes in float32: features less a shift (q, D), and products (D, D) of some."""
+
+    values: Array
+    products: Array
+
+
+@np.errstate(all="ignore")
+def in_single(features: FeatureMap, X: Array, shift: Array) -> InSingle:
+    """The features of rows X (q, d), in float32, less a shift (D,), and the products of the first 512."""
+    ((V, _),) = features.tiles([X], len(X))
+    V -= moved(shift.astype(np.float32), V)
+    some = V[:_SUMMED_ROWS, :]
+    return InSingle(on_host(V), on_host(some.T @ some))
+
+
+def measured_rows(features: FeatureMap, X: Array) -> Array:
+    """At most 1024 rows of the sample X (q, d), and some landmarks, in the units of the data."""
+    own = features.landmarks_in_user_units()
+    if own is None:
+        return X[:MEASURED_ROWS]
+    some = own[:: -(-len(own) // _LANDMARKS)].astype(np.result_type(X.dtype, np.float32))
+    return np.concatenate([X[:MEASURED_ROWS], some[np.isfinite(some).all(axis=1)]])
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Features of some rows in float64, less the shift (q, D), their k(x, x) (q,), and the rounding of a pass in
+    float32 and in float64."""
+
+    exact: Array
+    diagonal: Array
+    single: Rounding
+    double: Rounding
+
+    def of(self, dtype: np.dtype[np.generic]) -> Rounding:
+        """The rounding of a pass in this dtype."""
+        return self.single if dtype == np.float32 else self.double
+
+
+def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> Measured:
+    """The rounding of rows X (q, d), from what `in_single` computes for them."""
+    D = features.size
+    with np.errstate(all="ignore"):
+        ((exact, diagonal),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
+        exact -= shift.astype(np.float32)
+        off = single.values - exact
+        off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
+        errors = _SAFETY**2 * np.sum(off**2, axis=0) / max(float(np.abs(diagonal).sum()), np.finfo(float).tiny)
+        beta = _SAFETY * _norm_of_sums(single) + D * 2.0**-52
+    kinks = (
+        _kink(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks)) if has_landmarks(features) else 0
+    )
+    in_double = Rounding(_SINGLE**2 * errors + _SAFETY**2 * kinks, _UNIT + D * 2.0**-52)
+    return Measured(exact, np.abs(diagonal), Rounding(errors, beta), in_double)
+
+
+def _norm_of_sums(single: InSingle) -> float:
+    """|M^(-1/2) Delta M^(-1/2)|_2 of the error Delta of products in float32, by power steps."""
+    exact = single.values[:_SUMMED_ROWS].astype(np.float64)
+    M = exact.T @ exact
+    roots = np.sqrt(np.diag(M) + len(exact) * _TINY)
+    B = np.nan_to_num((single.products - M) / roots / roots[:, None], nan=1, posinf=1, neginf=-1)
+    x = np.random.default_rng(0).standard_normal(len(B))
+    for _ in range(_POWER_STEPS):
+        x = B @ (x / (np.linalg.norm(x) or 1))
+    return float(np.linalg.norm(x))
+
+
+def _kink(features: KernelRows) -> float:
+    """The largest relative error of k(s, s) in float64: kernels of |x - y| have errors of the root of the precision
+    there."""
+    landmarks = features.landmarks.astype(np.float64)
+    own = features.kernel.diagonal(landmarks)
+    pieces = (landmarks[start : start + _KERNEL_ROWS] for start in range(0, len(landmarks), _KERNEL_ROWS))
+    with np.errstate(all="ignore"):
+        same = np.concatenate([np.diag(features.kernel(piece, piece)) for piece in pieces])
+        return float(np.max(np.abs(same - own) / np.maximum(np.abs(own), np.finfo(float).tiny)))
+
+
+def error_of_gram(features: KernelRows) -> float:
+    """omega: the relative error of an entry of W in float64, from the errors of some in float32."""
+    some = features.landmarks[:: -(-features.size // _LANDMARKS)]
+    single, double = some.astype(np.float32), some.astype(np.float32).astype(np.float64)
+    kernel = features.kernel
+    with np.errstate(all="ignore"):
+        exact, own = kernel(double, double), np.abs(kernel.diagonal(double))
+        off = np.abs(kernel(single, single) - exact) / np.maximum(np.sqrt(np.outer(own, own)), np.finfo(float).tiny)
+        off = np.where(np.isfinite(off), off, _LOST)
+    return _SINGLE * float(off.max()) + _kink(features) + features.size * 2.0**-52
+
+
+@dataclass(frozen=True)
+class Slack:
+    """How far rounding may move what sums say, with `errors` and `coarse` (D,), roots (D,) of k(s, s) and omega of W;
+    without landmarks the last two are zero."""
+
+    errors: Array
+    coarse: Array
+    roots: Array
+    omega: float
+
+    __repr__ = brief
+
+    @classmethod
+    def of(cls, features: FeatureMap, sums: ShiftedSums) -> Slack:
+        """That of the sums of a pass."""
+        return cls.of_features(features, sums.errors, sums.coarse)
+
+    @classmethod
+    def of_features(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
+        """That of features whose sums have these errors."""
+        if not has_landmarks(features):
+            return cls(errors, coarse, np.zeros(features.size), 0.0)
+        roots = np.sqrt(np.abs(features.kernel.diagonal(features.landmarks.astype(np.float64))))
+        return cls(errors, coarse, roots, error_of_gram(features))
+
+    def of_values(self, A: Array) -> Array:
+        """e (k,) of the columns of A (D, k)."""
+        return np.asarray(np.sqrt(self.errors) @ np.abs(A))
+
+    def of_lengths(self, A: Array) -> Array:
+        """The error of a'W a = 1 of the columns of A (D, k), at most 1."""
+        return np.minimum(self.omega * (self.roots @ np.abs(A)) ** 2, 1)
+
+
+def farthest(Z: Array, count: int) -> Array:
+    """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
+    with np.errstate(over="ignore"):
+        return np.argsort(-squared_norms(Z), kind="stable")[:count]
+
+
+def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
+    """The ratio of an error in float64 to the largest error in float32, `off`.
+
+    It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
+    k(x, x) is known: kernels with a kink there, e.g. of |x - y|, have errors of the root of the precision.
+    """
+    rows = Z.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
+    return max(_DOUBLE / _SINGLE, min(same / off, 1.0)) if off and np.isfinite(same) else _DOUBLE / _SINGLE
+
+
+def moved_by_rounding(features: KernelRows) -> float:
+    """The largest change of a kernel of the farthest landmarks, each moved by one rounding error."""
+    Z = features.landmarks[farthest(features.landmarks, _FARTHEST)].astype(np.float64)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], Z.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.abs(features.kernel.gram(Z) - features.kernel.gram(Z * (1 + np.finfo(features.dtype).eps * signs)))
+    return float(np.max(off, initial=0.0, where=np.isfinite(off)))
+
+
+class Kept(NamedTuple):
+    """Numbers (k,) of the directions that exceed rounding, ascending, and the rounding of tr(E) with these."""
+
+    directions: Array
+    trace: float
+
+
+def kept_directions(slack: Slack, span: Span) -> Kept:
+    """The directions of a span to keep: in the order of their error over what they explain, the first for which the
+    error of tr(E) less what they explain is smallest."""
+    squares = np.maximum(span.squares, 0)
+    order, total = _errors_of_trace(slack, span.basis.P, squares)
+    k = 1 + int(np.argmin(total - np.cumsum(squares[order])))
+    return Kept(np.sort(order[:k]), float(total[k - 1]))
+
+
+def _errors_of_trace(slack: Slack, P: Array, squares: Array) -> tuple[Array, Array]:
+    """Numbers of the directions P (D, m), in the order of their error over what they explain, `squares` (m,), and the
+    error of tr(E) with the first 1, 2, ... of them."""
+    e = slack.of_values(P)
+    one = 2 * e * np.sqrt(squares) + e**2 + (slack.of_lengths(P) + _UNIT) * squares
+    of_sums = np.einsum("ij,i,ij->j", P, slack.coarse, P)
+    order = np.argsort((one + of_sums) / np.maximum(squares, np.finfo(float).tiny), kind="stable")
+    return order, np.cumsum(one[order]) + np.sqrt(np.cumsum(of_sums[order] ** 2))
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bounds (r,) of the eigenvalues of an exact computation from rounded ones."""
+
+    lower: Array
+    upper: Array
+
+
+def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
+    """Bounds of the eigenvalues whose computed ones are `values` (r,), descending, with the components A (D, r):
+
+        lambda_j >= (√(values_j - g_j) - E_j)² (1 - w_j),
+
+    with g_j the largest eigenvalue of A_j'diag(coarse)A_j of the first j components, E_j² and w_j the sums of their e²
+    and errors of length (Courant and Fischer).
+    """
+    # Components have the length of an eigenvalue: a'W a = 1 and a'M a = values.
+    G = A.T @ (slack.coarse[:, None] * A)
+    g = np.minimum(np.cumsum(np.diag(G)), np.linalg.eigvalsh(G)[-1])
+    e = np.sqrt(np.cumsum(slack.of_values(A) ** 2))
+    w = np.minimum(np.cumsum(slack.of_lengths(A)) + _UNIT, 0.999)
+    lower = np.maximum(np.sqrt(np.maximum(values - g, 0)) - e, 0) ** 2 * (1 - w)
+    upper = (np.sqrt(np.maximum(values, 0) + g) + e) ** 2 / (1 - w)
+    return Bounds(lower, upper)
+
+
+def single_is_enough(
+    found: Measured, features: FeatureMap, basis: Basis | None, weight: float, components: int
+) -> bool:
+    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the measured
+    rows, no wanted eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ k(x, x)."""
+    V, times = found.exact, weight / len(found.exact)
+    if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
+        return False
+    trace, squares = times * float(found.diagonal.sum()), times * np.einsum("ij,ij->j", V, V)
+    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * squares)
+    B = np.sqrt(times) * (V if basis is None else V @ basis.P)  # about the shift, which is near the mean
+    values, U = np.linalg.eigh(B @ B.T)
+    wanted = min(components, len(B) // 4, int(np.count_nonzero(values > _NOISE * values[-1])))
+    values, U = values[::-1][:wanted], U[:, ::-1][:, :wanted]
+    A = B.T @ (U / np.sqrt(values))
+    A = A if basis is None else basis.P @ A
+    if (bounds(slack, values, A).lower < (1 - _ENOUGH) * values).any():
+        return False
+    if basis is None or not basis.triangular:
+        return True
+    in_directions = np.einsum("ij,ij->j", B, B)
+    order, total = _errors_of_trace(slack, basis.P, in_directions)
+    left = in_directions.sum() - np.cumsum(in_directions[order])
+    return bool(np.min(total + left) <= _ENOUGH * trace)
