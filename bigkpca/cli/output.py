@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from bigkpca.numerics.certificate import accuracy
-from bigkpca.numerics.display import at_most, plus_minus, share_at_most
+from bigkpca.numerics.display import plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
 
 if TYPE_CHECKING:
@@ -97,52 +97,54 @@ def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
 def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     """Print eigenvalues with their upper bounds and trust, one line for each of the first `rows` components and one for
     all others, then the errors of the whole fit."""
-    certified = facts["certificate"]
-    proven, likely, estimated = certified["proven"], certified["likely"], certified["estimated"]
-    trust, exact = estimated["trust"], estimated["eigenvalue_estimate"]
-    bounds = {"proven at most": proven["eigenvalue_upper"]}
-    if likely["confidence"]:
-        bounds[f"at most, {likely['confidence']:.0%}"] = likely["eigenvalue_upper"]
-    bounds = {title: upper for title, upper in bounds.items() if upper}
-    values, shares = facts["eigenvalues"], facts["explained_variance_ratio"]
-    shown, errors = range(min(rows, len(values))), estimated["eigenvalue_standard_error"]
+    certified, shown = facts["certificate"], range(min(rows, len(facts["eigenvalues"])))
+    trust, values, shares = certified["trust"], facts["eigenvalues"], facts["explained_variance_ratio"]
     columns = {
         "component": [str(number + 1) for number in shown],
         "eigenvalue": [f"{values[number]:#.5g}" for number in shown],
-        **({"exact (estimate)": [plus_minus(exact[number], errors[number]) for number in shown]} if exact else {}),
+    }
+    if any(value is not None for value in certified["estimate"]) and not _whole(facts):
+        pairs = zip(certified["estimate"], certified["standard_error"], strict=True)
+        columns["exact (estimate)"] = ["" if value is None else plus_minus(value, error) for value, error in pairs][
+            :rows
+        ]
+    columns |= {
         "share of variance": [f"{shares[number]:.2%}" for number in shown],
         "cumulative": [f"{sum(shares[: number + 1]):.2%}" for number in shown],
-        **{title: [f"{at_most(upper[number]):#.5g}" for number in shown] for title, upper in bounds.items()},
-        **({"trust": list(trust[:rows])} if trust else {}),
     }
+    if certified["confidence"]:
+        columns[f"at most, {certified['confidence']:.0%}"] = [f"{value:#.5g}" for value in certified["upper"][:rows]]
+    columns["trust"] = trust[:rows]
     if len(values) > rows:
-        words = [f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")] if trust else []
         others = {
             "component": f"{rows + 1} to {len(values)}",
             "share of variance": f"{sum(shares[rows:]):.2%}",
             "cumulative": f"{sum(shares):.2%}",
-            "trust": ", ".join(words),
+            "trust": ", ".join(f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")),
         }
         for title, cells in columns.items():
             cells.append(others.get(title, ""))
     lines = [tuple(columns), *zip(*columns.values(), strict=True)]
-    click.echo("\n".join(aligned(lines, [[*columns].index("trust")] if trust else [], "   ")))
-    _show_errors(facts["method"], proven, likely, estimated)
-    whole = facts["method"] == "exact" and proven["residuals"] is None
-    click.echo(f"approximation: {_accuracy(trust, shares, whole)} (how well kernel PCA is known, not how useful it is)")
+    click.echo("\n".join(aligned(lines, [[*columns].index("trust")], "   ")))
+    _show_errors(facts)
+    click.echo(f"approximation: {_accuracy(facts)} (how well kernel PCA is known, not how useful it is)")
     click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
     if facts["captured"] is not None:
         show_captured(facts["captured"], facts["standardize"])
 
 
-def _accuracy(trust: Sequence[str] | None, shares: Sequence[float], whole: bool) -> str:
+def _whole(facts: Mapping[str, Any]) -> bool:
+    """Whether the whole Gram matrix was solved."""
+    return facts["method"] == "exact" and all(value is None for value in facts["certificate"]["residuals"])
+
+
+def _accuracy(facts: Mapping[str, Any]) -> str:
     """How accurate the components are."""
-    if whole:
+    if _whole(facts):
         return "exact"
-    if trust is None:
-        return "not known, fit with a larger --size"
-    known = len(trust) - trust.count("doubtful")
-    return f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
+    trust = tuple(facts["certificate"]["trust"])
+    known, shares = len(trust) - trust.count("doubtful"), np.array(facts["explained_variance_ratio"])
+    return f"{accuracy(trust, shares)[0]}, {known} of {len(trust)} components are solid or fair"
 
 
 _MOST_COLUMNS = 12
@@ -187,24 +189,22 @@ def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  "
     ]
 
 
-def _show_errors(
-    method: str, proven: Mapping[str, Any], likely: Mapping[str, Any], estimated: Mapping[str, Any]
-) -> None:
-    """Print the errors of the whole fit: proven bounds, bounds with a confidence level, and estimates."""
-    if proven["residuals"] is not None:
-        largest = at_most(max(proven["residuals"]), 2)
-        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies within it)")
-    if method == "exact" and proven["residuals"] is None:
+def _show_errors(facts: Mapping[str, Any]) -> None:
+    """Print the errors of the whole fit: proven bounds, and bounds with a confidence level."""
+    certified = facts["certificate"]
+    if _whole(facts):
         click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
-    elif proven["relative_trace_error"] is not None:
-        share = share_at_most(proven["relative_trace_error"])
-        click.echo(f"unexplained by the landmarks: {share} of the variance at most (proven)")
-    if likely["spectral_error"] is not None:
+        return
+    if any(value is not None for value in certified["residuals"]):
         click.echo(
-            f"missed by the landmarks: no component with an eigenvalue above {at_most(likely['spectral_error']):.5g} "
-            f"({likely['confidence']:.0%} confidence)"
+            f"largest relative residual: {max(certified['residuals']):.2g} (proven: an eigenvalue lies within it)"
         )
-    if estimated["kernel_error"] is not None:
-        click.echo(f"error of the centred kernel matrix: {estimated['kernel_error']:.2%} of its norm (estimated)")
-    if estimated["leave_one_out_residual"] is not None:
-        click.echo(f"residual of a new row: {estimated['leave_one_out_residual']:.3g} of k(x, x) (estimated)")
+    if certified["unexplained"] < 1:
+        share = share_at_most(certified["unexplained"])
+        click.echo(f"unexplained by the landmarks: {share} of the variance at most (proven)")
+    if certified["confidence"]:
+        missed = certified["missed"][0] * facts["eigenvalues"][0]
+        click.echo(
+            f"missed by the landmarks: no component with an eigenvalue above {missed:.5g} "
+            f"({certified['confidence']:.0%} confidence)"
+        )

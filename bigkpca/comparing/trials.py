@@ -96,8 +96,9 @@ def exact_reference(rows: Rows, spec: FitSpec, engine: Engine) -> ReferenceSolut
     sigma = _median_sigma(rows, spec, engine)
     exact = with_sigma(spec, sigma).model_copy(update={"method": "exact"})
     model, seconds = timed_fit(rows, exact, engine)
-    residuals = model.certificate.residuals
-    how = "the whole Gram matrix" if residuals is None else f"by products, residuals at most {residuals.max():.1g}"
+    certificate, how = model.certificate, "the whole Gram matrix"
+    if certificate.of_products:
+        how = f"by products, residuals at most {certificate.residuals.max():.1g}"
     numbers, eigenvalues = compared_row_numbers(rows), model.solution.eigenvalues
     # Scores of fitted rows are sqrt(lambda) u, components u / sqrt(lambda): no kernels need to be computed.
     scores, X = model.solution.components[numbers] * eigenvalues, read_rows(rows, numbers, Engine())
@@ -320,7 +321,7 @@ def run_trial(
             seed=candidate.seed,
             seconds=seconds,
             planned_mb=planned_mb(rows, spec, engine),
-            relative_trace_error=model.certificate.relative_trace_error,
+            relative_trace_error=model.certificate.unexplained,
             eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
             # With fewer components, an exact direction is outside their span.
             subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,

@@ -126,7 +126,7 @@ def measure_like(features: FeatureMap, drawn: DrawnRows) -> Measure:
 def draw_of(
     features: FeatureMap, measure: Measure, few: Array, weights: Array | None, weight: float, fit: ResolvedFit
 ) -> Draw:
-    """How the pass of a fit draws rows, from `few` rows (q, d) with their weights (q,), of all rows with this weight."""
+    """How the pass of a fit draws rows, from `few` (q, d) with their weights (q,), of all rows with this weight."""
     least = 0.0
     if fit.n > fit.most_drawn:
         w = np.ones(len(few)) if weights is None else weights
@@ -348,7 +348,7 @@ def _judged(error: DrawnError, wide: Solution, missed: Missed, centred: float, a
 def _estimated(
     judged: Estimates, values: Array, lower: Array, upper: Array, rounding: Array, missed: Missed, others: float
 ) -> dict[str, Array]:
-    """The estimated eigenvalues and their standard errors; NaN where they may be those of directions that are missed."""
+    """The estimated eigenvalues and their standard errors; NaN where they may be those of missed directions."""
     r = len(values)
     if len(judged.eigenvalues) < r or not np.isfinite(missed.norm):
         return {}

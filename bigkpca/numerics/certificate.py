@@ -12,7 +12,7 @@ the same rows, for every method. Source: `docs/numerics.md`, section 14.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,14 @@ SMALL, MODERATE = 0.01, 0.1  # largest rounding of an eigenvalue, or residual, o
 MISSED = 1 / 3  # of an eigenvalue: what a solid component, or a fair one without a bound, may miss
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
+
+
+class Shares(NamedTuple):
+    """Bounds and estimates (r,) of the shares of the variance that components hold, as those of a Certificate."""
+
+    lower: Array
+    upper: Array
+    estimate: Array
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,19 +107,36 @@ class Certificate(ShowsSummary):
     )
     arrays = arrays_of
 
+    @property
+    def of_products(self) -> bool:
+        """Whether components come from products with the exact Gram matrix."""
+        return not np.isnan(self.residuals).all()
+
+    @property
+    def proven(self) -> bool:
+        """Whether lower bounds are proven."""
+        return bool(self.lower.any())
+
+    def shares(self, total: float) -> Shares:
+        """The same bounds and estimates of lambda_j / T, for the total variance of the model, which bounds T from
+        above."""
+        least = total * (1 - self.unexplained)
+        upper = np.minimum(self.upper / least, 1) if least > 0 else np.ones(len(self.upper))
+        return Shares(self.lower / total, upper, np.minimum(self.estimate / total, upper))
+
     def summary(self) -> Summary:
         """The bounds and estimates of the whole model, and of each component."""
         facts = {"trust": counted(self.trust)}
         if self.unexplained < 1:
             facts["unexplained"] = f"{self.unexplained:.2%} of the variance at most (proven)"
         columns: dict[str, Any] = {
-            "proven at least": self.lower if self.lower.any() else None,
+            "proven at least": self.lower if self.proven else None,
             f"at most, {CONFIDENCE:.0%}": self.upper if np.isfinite(self.upper).all() else None,
             "estimate": self.estimates,
             "missed": self.missed,
             "rounding": self.rounding,
             "cosine": None if np.isnan(self.cosine).all() else self.cosine,
-            "residual": None if np.isnan(self.residuals).all() else self.residuals,
+            "residual": self.residuals if self.of_products else None,
             "trust": self.trust,
         }
         return Summary("Certificate", facts, columns)

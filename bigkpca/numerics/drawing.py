@@ -30,12 +30,12 @@ _CHECKED = 8  # a checksum is of every 8th row of a tile
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """Rows X (m, d) drawn independently from `count`, in the units and dtype of the data, with their weights (m,).
+    """Rows X (m, d) drawn independently from `count`, in the units and dtype of the data, with weights (m,).
 
     Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and a measure
     r_i. So its probability is min(1, r_i / threshold), and 1 with a threshold of 0. About `most` rows are drawn, all if
-    there are no more; `total` is Σ r_i over all rows. `landmarks` (q,) are the numbers of those in the measure, by which
-    later rows are drawn, too. The threshold does not depend on the random numbers, since rows
+    there are no more; `total` is Σ r_i over all rows. `landmarks` (q,) are the numbers of those in the measure, by
+    which later rows are drawn, too. The threshold does not depend on the random numbers, since rows
     that are drawn for certain are known: so each row is drawn independently of all others. Raises SpecError for numbers
     that no fit makes.
     """

@@ -17,7 +17,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.linalg import eigh_descending, in_parts
+from bigkpca.numerics.linalg import eigh_descending, in_parts, norm_of_symmetric
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import about_the_mean, next_block, rayleigh_ritz
 
@@ -184,8 +184,7 @@ def missed_of_any(error: DrawnError, trace_error: float) -> Missed:
         return Missed(np.inf, np.inf)
     roots = np.sqrt(error.probabilities)
     F = error.E.astype(np.float64) / roots / roots[:, None]
-    values = np.linalg.eigvalsh(F)
-    norm = float(np.abs(values[[0, -1]]).max(initial=0.0))
+    norm = norm_of_symmetric(F)
     unlike = abs(trace_error) - float(np.sum(np.abs(error.diagonal) / error.probabilities))
     return Missed(max(norm, unlike), norm)
 
@@ -265,8 +264,8 @@ class Estimates:
 
 
 def estimates(error: DrawnError, Q: Array, eigenvalues: Array, centred: float = np.inf) -> Estimates:
-    """The estimates from unit scores Q (m, c) of the drawn rows and their `eigenvalues` (c,) in K^. `centred` is the sum
-    of the weights of all rows if scores have the mean 0 and Kc = H K H; infinite if Kc = K.
+    """The estimates from unit scores Q (m, c) of the drawn rows and their `eigenvalues` (c,) in K^. `centred` is the
+    sum of the weights of all rows if scores have the mean 0 and Kc = H K H; infinite if Kc = K.
 
     Q'EQ is the sum of E_ij q_i q_j' over all pairs of rows, estimated from pairs of drawn ones with weights 1 / (p_i
     p_j), and 1 / p_i for i = j (Horvitz and Thompson 1952). The variance of a sum is the sum over drawn rows of (1 -

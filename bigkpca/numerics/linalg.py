@@ -137,6 +137,15 @@ def lowest_eigenvalue(A: Array) -> float:
     return float(scipy.linalg.eigh(A, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0])
 
 
+def norm_of_symmetric(A: Array) -> float:
+    """|A|_2 of a symmetric A (m, m), float64, nearly."""
+    if len(A) >= _LEAST_ROWS:
+        with suppress(ArpackError):
+            start = np.random.default_rng(0).standard_normal(len(A))
+            return float(np.abs(eigsh(A, 1, which="LM", v0=start, tol=1e-3, return_eigenvectors=False)[0]))
+    return float(np.linalg.norm(A, 2))
+
+
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
     """The largest error of the eigenvalues of a matrix (n, n), from rounding of its entries and of the eigenproblem.
 

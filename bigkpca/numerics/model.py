@@ -128,7 +128,7 @@ class Model(ShowsSummary):
         }
         facts["trust"] = counted(self.certificate.trust)
         facts["pre-image"] = self.decoder.name if self.decoder else "none"
-        columns = {
+        columns: dict[str, Any] = {
             "eigenvalue": self.solution.eigenvalues,
             "share of variance": self.solution.explained_variance_ratio,
             "trust": self.certificate.trust,

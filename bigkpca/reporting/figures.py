@@ -8,7 +8,6 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
-from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.outliers import REASONS
 from bigkpca.plots.clouds import draw_scores
@@ -17,7 +16,7 @@ from bigkpca.plots.rows import RowLabels
 from bigkpca.plots.runs import DriftOfRun, draw_drift
 from bigkpca.plots.spectra import MARKS, draw_spectrum
 from bigkpca.plots.style import legend_above, whole_ticks
-from bigkpca.reporting.drawing import ACCENT, INK, PAPER, SECOND, Drawing, axes_of, drawing, legend_below
+from bigkpca.reporting.drawing import ACCENT, INK, SECOND, Drawing, axes_of, drawing, legend_below
 from bigkpca.storage.describe import whole_gram
 
 MAX_POINTS = 2000  # points of a scatter plot; more become a density plot
@@ -25,16 +24,16 @@ _MAX_COMPONENTS = 60
 
 
 def spectrum(model: Model) -> Drawing:
-    """Share of variance of each component, with its proven bounds."""
+    """Share of variance of each component, with its bounds."""
     known = model.certificate
     shares = 100 * model.solution.explained_variance_ratio[:_MAX_COMPONENTS]
-    low, high = known.explained_variance_ratio_lower, known.explained_variance_ratio_upper
-    likely = known.explained_variance_ratio_likely_upper
     alt = f"Share of variance of {len(shares)} components, from {shares[0]:.3g}% down to {shares[-1]:.3g}%."
-    if low is not None and high is not None:
-        alt += f" Proven: the first is between {100 * low[0]:.3g}% and {100 * high[0]:.3g}%."
-        if likely is not None:
-            alt += f" With {known.confidence:.0%} confidence it is at most {100 * likely[0]:.3g}%."
+    if known.confidence:
+        bounds = known.shares(model.solution.total_variance)
+        low, high = 100 * bounds.lower[0], 100 * bounds.upper[0]
+        alt += (
+            f" The first is at least {low:.3g}% (proven) and at most {high:.3g}% ({known.confidence:.0%} confidence)."
+        )
     with axes_of() as (figure, axes):
         draw_spectrum(axes, model, most=_MAX_COMPONENTS, trust=False)
         legend_above(axes)
@@ -79,17 +78,16 @@ def cumulative(model: Model) -> Drawing:
 
 
 def trust(model: Model) -> Drawing | None:
-    """Residual or instability of each component, marked by its trust; None if not known, or if the model is exact."""
+    """Residual, or sine of the angle with the exact component, of each component, marked by its trust; None if the
+    model is exact."""
     certificate = model.certificate
     words = certificate.trust
-    if words is None or whole_gram(model):
+    if whole_gram(model):
         return None
-    if certificate.residuals is not None:
+    if certificate.of_products:
         values, borders, what = certificate.residuals, (SMALL, MODERATE), "relative residual (proven)"
-    elif certificate.stability is None:
-        return None
     else:
-        values, borders, what = 1 - certificate.stability, (1 - SOLID, 1 - FAIR), "1 − stability (estimated)"
+        values, borders, what = 1 - np.nan_to_num(certificate.cosine), (1 - SOLID, 1 - FAIR), "1 − cosine (estimated)"
     values = np.maximum(values, 1e-6)
     x = np.arange(1, len(values) + 1)
     counts = [f"{words.count(word)} {word}" for word in MARKS]
@@ -107,31 +105,6 @@ def trust(model: Model) -> Drawing | None:
         span = f"{what} between {values.min():.2g} and {values.max():.2g}"
         alt = f"Trust of {len(x)} components: {', '.join(counts)}; {span}."
         return drawing(figure, "trust", alt)
-
-
-def learning_curve(model: Model) -> Drawing | None:
-    """Share of variance out of reach of an eighth, a quarter, half and all of the landmarks; None if not known."""
-    curve = model.certificate.learning_curve
-    if curve is None:
-        return None
-    numbers, errors = curve[:, 0].astype(int), 100 * curve[:, 1]
-    proven = model.certificate.relative_trace_error
-    shown = [f"{error:.1f}%" for error in errors]
-    if proven is not None:  # the bound exceeds the last point of the curve by the rounding error
-        errors[-1], shown[-1] = 100 * proven, share_at_most(proven, 1)
-    pairs = ", ".join(f"{share} with {number:,}" for number, share in zip(numbers, shown, strict=True))
-    with axes_of() as (figure, axes):
-        axes.set_xscale("log", base=2)
-        axes.plot(numbers, errors, "-", color=ACCENT)
-        axes.plot(numbers[:-1], errors[:-1], "o", color=ACCENT, markerfacecolor=PAPER, label="with fewer landmarks")
-        axes.plot(numbers[-1:], errors[-1:], "o", color=ACCENT, label="this model, proven")
-        for number, error, share in zip(numbers, errors, shown, strict=True):
-            axes.annotate(share, (number, error), (4, 5), textcoords="offset points")
-        axes.set(xlabel="landmarks", ylabel="variance out of reach, %", ylim=(0, 1.15 * errors.max() or 1))
-        axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
-        axes.minorticks_off()
-        legend_above(axes)
-        return drawing(figure, "learning-curve", f"Variance out of reach of the landmarks: {pairs}.")
 
 
 def scores(Y: Array, pair: tuple[int, int], labels: RowLabels | None) -> Drawing:

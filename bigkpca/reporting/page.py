@@ -136,21 +136,16 @@ _ALONG_TABLE = (
 def quality(model: Model) -> Section:
     """The section on the accuracy of the approximation."""
     certificate = model.certificate
-    proven = certificate.explained_variance_ratio_upper is not None
-    bars = "Dots: this model. Light bars: range of the exact share (proven)."
+    bars = "Dots: this model. No bound is known."
     if certificate.confidence:
-        bars += f" Dark bars: range of all of them with {certificate.confidence:.0%} confidence."
-    cards = [
-        Card("Spectrum", bars if proven else "Dots: this model. No bound is proven.", figures.spectrum(model)),
-    ]
+        bars = f"Dots: this model. Bars: from what is proven to the bound with {certificate.confidence:.0%} confidence."
+    cards = [Card("Spectrum", bars, figures.spectrum(model))]
     if drawing := figures.trust(model):
         lines = (
             "Below the lower line a component is solid, or fair where more than a third of its eigenvalue may have "
             "been missed; between the lines it is fair, above them doubtful."
         )
         cards.append(Card("Trust", lines, drawing))
-    if drawing := figures.learning_curve(model):
-        cards.append(Card("Learning curve", "Variance out of reach, by number of landmarks.", drawing))
     columns: dict[str, list[str]] = {
         "component": [str(number + 1) for number in range(model.components)],
         "eigenvalue": [number(value) for value in model.solution.eigenvalues],
@@ -158,9 +153,9 @@ def quality(model: Model) -> Section:
     }
     if certificate.estimates:
         columns["exact (estimate)"] = list(certificate.estimates)
-    columns |= {title: [number(value) for value in values] for title, values in certificate.bounds.items()}
-    if certificate.trust:
-        columns["trust"] = list(certificate.trust)
+    if certificate.confidence:
+        columns[f"at most, {certificate.confidence:.0%}"] = [number(value) for value in certificate.upper]
+    columns["trust"] = list(certificate.trust)
     table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
     return Section("How accurate is it?", "", tuple(cards), table)
 

@@ -12,7 +12,7 @@ from bigkpca.errors import Array
 from bigkpca.execution.plan import Plan
 from bigkpca.fitting.warnings import dominance
 from bigkpca.numerics.certificate import accuracy, trustworthy
-from bigkpca.numerics.display import at_most, share_at_least, share_at_most
+from bigkpca.numerics.display import share_at_least, share_at_most
 from bigkpca.numerics.linear_pca import Captured, only_followed
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
@@ -49,12 +49,9 @@ def _approximation(model: Model) -> Tile:
     """How well kernel PCA of these rows is known, which says nothing about its use."""
     trust, r, name, whole = model.certificate.trust, model.components, "Approximation", whole_gram(model)
     exact = "The whole Gram matrix was solved: there is no error of approximation."
-    if trust is None:
-        unknown = "Fit with a larger size to learn how accurate the components are."
-        return Tile(name, "Exact", exact) if whole else Tile(name, "Not known", unknown)
     word, part = accuracy(trust, model.solution.explained_variance_ratio)
     counts = ", ".join(f"{trust.count(each)} {each}" for each in ("solid", "fair", "doubtful") if each in trust)
-    how = "rounding" if whole else "estimated" if model.certificate.residuals is None else "from residuals"
+    how = "rounding" if whole else "from residuals" if model.certificate.of_products else "estimated"
     count = r - trust.count("doubtful")
     note = f"{count} of {r} components are solid or fair: {counts} ({how})."
     if 0 < count < r:
@@ -63,7 +60,7 @@ def _approximation(model: Model) -> Tile:
     if whole:
         return Tile(name, "Exact", f"{exact} {note}")
     if word != "accurate":
-        better = "A larger size" if model.certificate.residuals is None else "More products with the Gram matrix"
+        better = "More products with the Gram matrix" if model.certificate.of_products else "A larger size"
         note += f" {better} would help."
     return Tile(name, word.capitalize(), f"{note} {_MEANING}")
 
@@ -86,39 +83,28 @@ def _columns(found: Captured, places: dict[str, slice]) -> Tile:
     return Tile("Captured of the columns", f"{ours:.0%}, PCA {pca:.0%}", note)
 
 
-def _held_and_beyond(model: Model) -> tuple[float, float, float | None]:
-    """Shares of the variance: in the components, in further ones, and out of reach of the model, None if not known."""
-    certificate, held = model.certificate, float(model.solution.explained_variance_ratio.sum())
-    exact = whole_gram(model) or certificate.residuals is not None
-    beyond = 0.0 if exact else certificate.relative_trace_error
-    return held, max(1 - held - (beyond or 0.0), 0.0), beyond if _total_known(model) else None
-
-
-def _total_known(model: Model) -> bool:
-    """Whether the total variance is known.
-
-    For an indefinite kernel it is the sum of the positive eigenvalues, of which products with the Gram matrix find the
-    leading ones only.
-    """
-    return model.certificate.residuals is None or model.solution.negative == 0
+def _held_and_beyond(model: Model) -> tuple[float, float, float]:
+    """Shares of the variance: in the components, in further ones, and out of reach of the model."""
+    held = float(model.solution.explained_variance_ratio.sum())
+    beyond = 0.0 if whole_gram(model) or model.certificate.of_products else model.certificate.unexplained
+    return held, max(1 - held - beyond, 0.0), beyond
 
 
 def _variance(model: Model) -> Tile:
     certificate, name = model.certificate, "Captured in feature space"
     held, further, beyond = _held_and_beyond(model)
-    low = certificate.explained_variance_ratio_lower
-    if not _total_known(model):
+    if certificate.of_products and model.solution.negative < 0:
         return Tile(name, "not known", "The kernel is not positive semidefinite on these rows.")
-    if low is None:
-        value, note = f"about {held:.1%}", "Estimated."
-    else:
+    value, note = f"about {held:.1%}", "Estimated."
+    if certificate.proven:
         # The bounds of other methods come from the Nyström components of the same landmarks.
-        own = FitSpec.of(model).method_value in (Nystroem(), Exact()) or certificate.residuals is not None
-        value = f"at least {share_at_least(float(low.sum()), 1)}"
-        note = "Proven." if own else f"Proven for the first {len(low)} exact components."
-        if held - low.sum() > 0.01:
+        own = FitSpec.of(model).method_value in (Nystroem(), Exact()) or certificate.of_products
+        least = float(certificate.lower.sum()) / model.solution.total_variance
+        value = f"at least {share_at_least(least, 1)}"
+        note = "Proven." if own else f"Proven for the first {len(certificate.lower)} exact components."
+        if held - least > 0.01:
             note += f" Estimated: {held:.1%}."
-    if beyond is not None:
+    if beyond < 1:
         note += f" More components would add {'less than 0.1%' if further < 0.001 else f'about {further:.1%}'}."
         if held < _MOST:
             advice = "keep more components" if further >= beyond else "fit with a larger size"
@@ -131,23 +117,18 @@ def _error(model: Model) -> Tile:
     """The first error that is known makes the value, the others the note."""
     certificate, found, more = model.certificate, [], ""
     if whole_gram(model):
-        found.append(("none", "The method is exact."))
-    if certificate.residuals is not None:
-        residual = f"{at_most(certificate.residuals.max(), 2):.2g}"
-        found.append((f"at most {residual}", "Largest relative residual of a component (proven)."))
-    if not whole_gram(model) and certificate.relative_trace_error is not None:
-        reach = certificate.relative_trace_error
+        return Tile("Error of approximation", "none", "The method is exact.")
+    if certificate.of_products:
+        found.append(
+            (f"at most {certificate.residuals.max():.2g}", "Largest relative residual of a component (proven).")
+        )
+    if certificate.unexplained < 1:
+        reach = certificate.unexplained
         share = "less than 0.1%" if reach < 0.001 else f"at most {share_at_most(reach, 1)}"
         found.append((share, f"Variance out of reach of its {model.features.size:,} landmarks (proven)."))
-    if certificate.kernel_error is not None:
-        found.append((f"about {certificate.kernel_error:.1%}", "Error of the kernel matrix in norm (estimated)."))
-    if certificate.spectral_error_likely is not None:
-        missed = certificate.spectral_error_likely
-        if FitSpec.of(model).method_value == Nystroem() or certificate.eigenvalue_lower is None:
-            explained = model.solution.total_variance - (certificate.trace_error or 0.0)
-        else:
-            explained = float(certificate.eigenvalue_lower.sum())  # all eigenvalues may add up to more
-        most = share_at_most(missed / (explained + missed))
+    if certificate.confidence:
+        missed = float(certificate.missed[0] * model.solution.eigenvalues[0])
+        most = share_at_most(missed / (model.solution.total_variance * (1 - certificate.unexplained) + missed))
         more = f" No component with more than {most} of it was missed ({certificate.confidence:.0%} confidence)."
     (value, note), *others = found or [("not known", "")]
     also = "".join(f" {what[:-1]}: {figure}." for figure, what in others)

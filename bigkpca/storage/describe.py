@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -128,46 +127,19 @@ def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, 
 
 def whole_gram(model: Model) -> bool:
     """Whether the whole Gram matrix was solved, so that the eigenpairs are exact up to rounding."""
-    return FitSpec.of(model).exact and model.certificate.residuals is None
-
-
-_PROVEN = (
-    "trace_error",
-    "relative_trace_error",
-    "eigenvalue_lower",
-    "eigenvalue_upper",
-    "explained_variance_ratio_lower",
-    "explained_variance_ratio_upper",
-    "residuals",
-)
-_LIKELY = (
-    "confidence",
-    "spectral_error_likely",
-    "eigenvalue_likely_upper",
-    "explained_variance_ratio_likely_upper",
-)
-_NOT_SHOWN = ("sample",)  # rows, kept for those that are added later
+    return FitSpec.of(model).exact and not model.certificate.of_products
 
 
 def _listed(values: Array) -> Any:
-    """An array as lists, with None for NaN."""
-    found = values.astype(object)
-    found[np.isnan(values)] = None
-    return found.tolist()
+    """An array as a list, with None for what is not known."""
+    return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
-    """The certificate as JSON-ready values: proven bounds, bounds that hold with `confidence`, and the other fields,
-    which are estimates; None where nothing is known, also of one component."""
+    """The certificate as JSON-ready values; None where nothing is known."""
     arrays = {name: _listed(values) for name, values in certificate.arrays().items()}
-    known = {part.name: arrays.get(part.name, getattr(certificate, part.name)) for part in fields(certificate)}
-    elsewhere = {*_PROVEN, *_LIKELY, *_NOT_SHOWN}
-    return {
-        "proven": {name: known[name] for name in _PROVEN},
-        "likely": {name.replace("_likely", ""): known[name] for name in _LIKELY},
-        "estimated": {name: value for name, value in known.items() if name not in elsewhere}
-        | {"trust": certificate.trust},
-    }
+    numbers = {"unexplained": certificate.unexplained, "confidence": certificate.confidence}
+    return arrays | numbers | {"trust": list(certificate.trust)}
 
 
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,10 @@ def _opened(where: str, stored: int) -> zarr.Array[Any]:
 # The parts that are fields of a model: their classes, and the shapes of their arrays in the letters of that class.
 _PARTS: dict[str, tuple[type, Mapping[str, Shape]]] = {
     "solution": (Solution, {"mean": ("D",), "components": ("D", "r"), "eigenvalues": ("r",)}),
-    "sums": (ShiftedSums, {"about": ("D",), "total": ("D",), "products": ("packed",), "errors": ("D",), "coarse": ("D",)}),
+    "sums": (
+        ShiftedSums,
+        {"about": ("D",), "total": ("D",), "products": ("packed",), "errors": ("D",), "coarse": ("D",)},
+    ),
     "certificate": (Certificate, Certificate.shapes),
     "reference": (Reference, Reference.shapes),
     "captured": (Captured, Captured.shapes),
