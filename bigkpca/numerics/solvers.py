@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from inspect import signature
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import scipy
@@ -203,133 +205,59 @@ def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) ->
 
 
 _LEAST_ROWS = 1536  # for fewer rows LAPACK is as fast, although other threads wait for it (SciPy 1.17)
-_FEW = 16  # rows for each vector that a restart keeps
-_WIDTH = 8  # vectors of a block: a product reads the whole matrix, whether with eight vectors or with one
-_FULL = 5  # times the vectors that a restart keeps: the largest basis
-_MOST = 0.25  # of n: products with this many vectors cost about a third of LAPACK's work
-_PROOFS = 6  # attempts of the proof: each failure adds a block of directions
-_RESIDUAL = 1e-12
-_LANCZOS_TILE_ROWS = 1024
-_EPS = 2.0**-52
+_FEW = 16  # rows for each eigenvector
+_MOST = 0.25  # of n: this many products take about as long as LAPACK
+_PRODUCT_ROWS = 1024
 _HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
 
 
 def are_few(count: int, n: int) -> bool:
-    """Whether `count` of n eigenpairs are so few that Lanczos is faster than LAPACK."""
+    """Whether `count` of n eigenpairs are so few that Lanczos iteration is faster than LAPACK."""
     return n >= _LEAST_ROWS and _FEW * (count + OVERSAMPLING) <= n
 
 
 def leading(A: Array, count: int, entry: float, in_order: Map = map) -> tuple[Array, Array] | None:
     """The `count` largest eigenvalues of the symmetric A (n, n), float64, descending, and eigenvectors in columns.
 
-    Block Lanczos with thick restarts (Grimes, Lewis and Simon 1994; Wu and Simon 2000), from the same start for every
-    A, until residuals |A u - value u| are at most 1e-12 of the value, or the rounding of A with entries up to `entry`.
-    Then Cholesky proves that
+    Lanczos iteration of ARPACK from the same start for every A. Cholesky then proves that
 
         (the least of the values + slack / 2) I - (A - V diag(values) V')
 
     has no negative eigenvalue, so V contains all eigenvectors above, with multiplicity, and values are correct up to
-    `slack` = `linalg.rounding_of_eigenvalues`. Returns None if that takes too long (eigenvalues too close), and for
-    entries whose squares overflow or underflow. The result has the same bits for any number of threads of `in_order`.
-    Memory: another A, and about 15 (count + 10) n float64.
+    `slack` = `linalg.rounding_of_eigenvalues`. Returns None if that fails or takes too long (eigenvalues too close),
+    and for entries whose squares overflow or underflow. The result has the same bits for any number of threads of
+    `in_order`. Memory: another A, and about 5 count n float64.
     """
+    from scipy.sparse.linalg import (  # here, because the import takes a tenth of a second
+        ArpackError,
+        LinearOperator,
+        eigsh,
+    )
+
     if not 1 / _HUGE < entry < _HUGE:
         return None
-    n, kept = len(A), count + OVERSAMPLING
-    most = max(_FULL * kept, kept + 4 * _WIDTH)
-    space = _Krylov.empty(n, most)
-    rng = np.random.default_rng(0)
-    block, due, tried = starting_block(n, _WIDTH, rng), kept, 0
-    for _ in range(int(_MOST * n) // _WIDTH):
-        space.add(block, _times(A, block, in_order))
-        V, AV, T = space.held()
-        block = _next(V, AV[:, -_WIDTH:], rng)
-        full = len(T) + _WIDTH > most
-        if len(T) < due and not full:
-            continue
-        values, S = eigh_descending((T + T.T) / 2)
-        vectors = V @ S[:, :count]
-        if _are_exact(values[:count], vectors, AV @ S[:, :count], entry):
-            # Again, from fresh products: images in the basis were combined many times, so rounding errors grew.
-            moved = _times(A, vectors, in_order)
-            found = np.einsum("ij,ij->j", vectors, moved)
-            order = np.argsort(-found, kind="stable")  # multiple eigenvalues may come in any order
-            found, vectors = found[order], np.ascontiguousarray(vectors[:, order])
-            if _are_exact(found, vectors, moved[:, order], entry):
-                slack = rounding_of_eigenvalues(n, 0.0, entry, found[0])
-                if _are_all(A, found, vectors, max(float(found[-1]), 0.0) + slack / 2, in_order):
-                    return found, vectors
-                if (tried := tried + 1) == _PROOFS:
-                    return None
-                # The basis lacks an eigenvector, e.g. another one of a multiple eigenvalue: add random directions.
-                block, full = _next(V, rng.standard_normal((n, _WIDTH)), rng), True
-        due = len(T) + kept // 4
-        if full:
-            space.restart(values[:kept], S[:, :kept])
-            due = (kept + most) // 2
-    return None
-
-
-@dataclass
-class _Krylov:
-    """Basis V (n, most) of a Krylov space, its images A V, and T = V'A V; the first `count` columns are filled."""
-
-    basis: Array
-    images: Array
-    T: Array
-    count: int = 0
-
-    @classmethod
-    def empty(cls, n: int, most: int) -> _Krylov:
-        """Room for `most` columns, each contiguous in memory."""
-        return cls(np.empty((most, n)).T, np.empty((most, n)).T, np.zeros((most, most)))
-
-    def add(self, block: Array, image: Array) -> None:
-        """Append a block of columns and their images."""
-        new = slice(self.count, self.count + _WIDTH)
-        self.basis[:, new], self.images[:, new] = block, image
-        self.count += _WIDTH
-        V, AV, T = self.held()
-        T[:, new] = V.T @ AV[:, new]
-        T[new, :] = T[:, new].T
-
-    def held(self) -> tuple[Array, Array, Array]:
-        """Views of V, A V and T, only the filled columns."""
-        return self.basis[:, : self.count], self.images[:, : self.count], self.T[: self.count, : self.count]
-
-    def restart(self, values: Array, S: Array) -> None:
-        """Keep the Ritz vectors V S of the Ritz `values` as the new basis (thick restart)."""
-        V, AV, _ = self.held()
-        self.count = len(values)
-        kept = slice(self.count)
-        self.basis[:, kept], self.images[:, kept] = V @ S, AV @ S
-        self.T[kept, kept] = np.diag(values)
+    n = len(A)
+    start, steps = np.random.default_rng(0).standard_normal(n), max(2, int(_MOST * n) // (count + 1))
+    seed: dict[str, Any] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # from SciPy 1.17 on
+    unit = LinearOperator((n, n), lambda x: A @ x / entry, dtype=np.float64)  # ARPACK has absolute tolerances
+    try:
+        values, V = eigsh(unit, count, which="LA", v0=start, maxiter=steps, **seed)
+    except ArpackError:
+        return None
+    values, V = entry * values[::-1], np.ascontiguousarray(V[:, ::-1])
+    slack = rounding_of_eigenvalues(n, 0.0, entry, values[0])
+    if not np.linalg.norm(_times(A, V, in_order) - V * values) <= slack / 2:
+        return None
+    return (values, V) if _are_all(A, values, V, max(float(values[-1]), 0.0) + slack / 2, in_order) else None
 
 
 def _times(A: Array, B: Array, in_order: Map) -> Array:
     """A B (n, b) for a symmetric A (n, n), as (B'A)': for few columns BLAS then reads A much faster."""
 
     def tile(start: int) -> Array:
-        return np.asarray(B.T @ A[:, start : start + _LANCZOS_TILE_ROWS])
+        return np.asarray(B.T @ A[:, start : start + _PRODUCT_ROWS])
 
-    return np.concatenate(list(in_order(tile, range(0, len(A), _LANCZOS_TILE_ROWS))), axis=1).T
-
-
-def _next(basis: Array, image: Array, rng: np.random.Generator) -> Array:
-    """Orthonormal columns that span what the image adds to the basis, completed by random ones."""
-    Q = next_block(basis, image)
-    if missing := _WIDTH - Q.shape[1]:
-        Q = np.hstack([Q, next_block(np.hstack([basis, Q]), rng.standard_normal((len(basis), missing)))])
-    return Q
-
-
-def _are_exact(values: Array, vectors: Array, moved: Array, entry: float) -> bool:
-    """Whether residuals, with A V = `moved`, are small enough, and together at most half the slack."""
-    n = len(vectors)
-    norms = np.linalg.norm(moved - vectors * values, axis=0)
-    noise = _EPS * (64 * abs(values[0]) + 4 * np.sqrt(n) * entry)
-    together = rounding_of_eigenvalues(n, 0.0, entry, values[0]) / 2
-    return bool((norms <= np.maximum(_RESIDUAL * values, noise)).all() and np.linalg.norm(norms) <= together)
+    return np.concatenate(list(in_order(tile, range(0, len(A), _PRODUCT_ROWS))), axis=1).T
 
 
 def _are_all(A: Array, values: Array, vectors: Array, above: float, in_order: Map) -> bool:
@@ -338,12 +266,12 @@ def _are_all(A: Array, values: Array, vectors: Array, above: float, in_order: Ma
     n, rest = len(A), np.empty_like(A)
 
     def tile(start: int) -> Array:
-        here = slice(start, start + _LANCZOS_TILE_ROWS)
+        here = slice(start, start + _PRODUCT_ROWS)
         np.matmul(vectors[here] * values, vectors.T, out=rest[here])
         rest[here] -= A[here]
         return rest[here]
 
-    for _ in in_order(tile, range(0, n, _LANCZOS_TILE_ROWS)):
+    for _ in in_order(tile, range(0, n, _PRODUCT_ROWS)):
         pass
     return is_positive(rest, above, in_order, overwrite=True)
 
@@ -590,7 +518,7 @@ def gram(
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
     A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
-    only the leading part of the spectrum is computed: with Lanczos if components are few, otherwise with LAPACK.
+    only the leading part of the spectrum is computed: by Lanczos iteration if components are few, otherwise by LAPACK.
     `positive` means that the kernel is positive semidefinite; otherwise Cholesky checks it, up to `noise`, if that is
     given or n is large. `in_order` may be a parallel map. Raises DataError if kernels overflow, or no eigenvalue is
     positive.
