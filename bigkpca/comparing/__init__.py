@@ -194,7 +194,7 @@ def compare(
         raise SpecError(f"n_components={spec.n_components}: a comparison needs a number of components")
     methods = methods.split(",") if isinstance(methods, str) else methods
     rows = open_rows(data, run.array)
-    run = run.on(rows)
+    run, spec = run.on(rows), spec.for_rows(rows)
     chosen = all_variants() if methods is None else parse_variants(methods)
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")

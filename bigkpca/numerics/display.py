@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
 from typing import Any
 
@@ -34,14 +34,18 @@ def number(value: float) -> str:
     return f"{value:.5g}"
 
 
-def at_least(value: float, digits: int = 5) -> float:
-    """The value rounded down to this many significant digits, so that a proven lower bound stays true in print."""
-    return float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal_from_float(float(value)))
-
-
 def at_most(value: float, digits: int = 5) -> float:
-    """The value rounded up to this many significant digits."""
-    return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(float(value)))
+    """The value rounded up to this many significant digits, so that a proven upper bound stays true in print."""
+    found = float(f"{value:.{digits}g}")
+    if found >= value or not np.isfinite(value):
+        return found
+    unit = 10.0 ** (math.floor(math.log10(abs(found))) + 1 - digits)
+    return float(f"{found + unit:.{digits}g}")
+
+
+def at_least(value: float, digits: int = 5) -> float:
+    """The value rounded down to this many significant digits."""
+    return -at_most(-value, digits)
 
 
 def plus_minus(value: float | None, error: float | None) -> str:
@@ -57,17 +61,14 @@ def plus_minus(value: float | None, error: float | None) -> str:
 
 def share_at_least(share: float, digits: int = 2) -> str:
     """A share in percent, rounded down in its last digit."""
-    return f"{_percent(share * (1 + _ROUNDED), digits, ROUND_FLOOR):.{digits}%}"
+    units = 10 ** (digits + 2)
+    return f"{math.floor(share * units * (1 + _ROUNDED)) / units:.{digits}%}"
 
 
 def share_at_most(share: float, digits: int = 2) -> str:
     """A share in percent, rounded up in its last digit."""
-    return f"{_percent(share * (1 - _ROUNDED), digits, ROUND_CEILING):.{digits}%}"
-
-
-def _percent(share: float, digits: int, rounding: str) -> Decimal:
-    """The share, rounded to digits of a percentage."""
-    return Decimal(float(share)).quantize(Decimal(1).scaleb(-digits - 2), rounding)
+    units = 10 ** (digits + 2)
+    return f"{math.ceil(share * units * (1 - _ROUNDED)) / units:.{digits}%}"
 
 
 def counted(words: Sequence[str]) -> str:

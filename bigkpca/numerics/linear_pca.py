@@ -54,10 +54,6 @@ class LinearPCA:
         kept = values > len(X) * np.finfo(np.float64).eps * values[0]
         return cls(mean, centred.T @ (U[:, kept] / np.sqrt(values[kept])))
 
-    def leading(self, r: int) -> LinearPCA:
-        """PCA with the r leading components only."""
-        return LinearPCA(self.mean, self.axes[:, :r])
-
     def reconstruct(self, X: Array) -> Array:
         """The projections (b, d) of rows X (b, d) onto mean + span of the axes, float64."""
         return self.mean + ((X - self.mean) @ self.axes) @ self.axes.T

@@ -34,7 +34,7 @@ def drift_of_runs(out: Any) -> tuple[DriftOfRun, ...] | None:
         return None
     names = [each.name for each in fields(DriftOfRun)]
     found = [{**record, **record["drift"]} for record in read_records(path)[0] if isinstance(record.get("drift"), dict)]
-    return tuple(DriftOfRun(*(each[name] for name in names)) for each in found if all(name in each for name in names))
+    return tuple(DriftOfRun(*(each[name] for name in names)) for each in found)
 
 
 def draw_drift(axes: Axes, runs: Sequence[DriftOfRun]) -> None:

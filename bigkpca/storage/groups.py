@@ -25,7 +25,7 @@ from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, s
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 
 

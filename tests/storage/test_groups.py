@@ -24,7 +24,7 @@ def test_a_group_is_opened_as_the_kind_that_it_is(home):
             "other.zarr",
             lambda path: hostile.put(path, {"zarr.json": b'{"attributes": {"bigkpca": {"format": "x"}}}'}),
         ),
-        ("version.zarr", lambda path: hostile.set_attribute(path, hostile.attribute(path) | {"format_version": 1})),
+        ("version.zarr", lambda path: hostile.set_attribute(path, hostile.attribute(path) | {"format_version": 2})),
         ("main.zarr", lambda path: shutil.rmtree(f"{path}/scores")),
     ):
         shutil.copytree("kept.zarr", name)
@@ -41,7 +41,7 @@ def test_a_group_is_opened_as_the_kind_that_it_is(home):
             "version.zarr",
             "features",
             SpecError,
-            r"has feature store format version 1; this bigkpca reads only version 2",
+            r"has feature store format version 2; this bigkpca reads only version 1",
         ),
         ("other.zarr", "x", SpecError, r"other\.zarr is a bigkpca 'x', a kind that this bigkpca does not have"),
         ("main.zarr", "features", CorruptionError, r"main\.zarr: its array scores is missing; make it again"),
@@ -86,7 +86,7 @@ def test_facts_about_a_part_or_a_damaged_record(home):
     with pytest.raises(SpecError, match=r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"):
         info("d.zarr", "x")
     assert info("d.zarr/x")["missing_chunks"] == 0
-    hostile.set_attribute("s.zarr", {"format": "features", "format_version": 2, "rows": 90, "arrays": ["scores"]})
+    hostile.set_attribute("s.zarr", {"format": "features", "format_version": 1, "rows": 90, "arrays": ["scores"]})
     with pytest.raises(CorruptionError, match=r"s\.zarr is not a valid record: model is missing; make it again"):
         info("s.zarr")
 

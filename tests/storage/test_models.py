@@ -70,7 +70,7 @@ def test_a_damaged_model_or_one_of_an_unknown_version_is_refused(home):
     bigkpca.fit("d.zarr", "n.zarr", overwrite=True, **FIT)
     assert tree_bytes("n.zarr") == written
     hostile.set_attribute("n.zarr", hostile.attribute("n.zarr") | {"format_version": 99})
-    with pytest.raises(SpecError, match="model format version 99; this bigkpca reads only version 2"):
+    with pytest.raises(SpecError, match="model format version 99; this bigkpca reads only version 1"):
         bigkpca.load("n.zarr")
 
 

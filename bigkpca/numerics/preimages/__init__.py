@@ -41,7 +41,6 @@ from bigkpca.numerics.preimages.base import (
     Training,
     check_width,
     expansion,
-    iteration_bytes,
     joined,
     reconstructing,
     residuals,
@@ -74,7 +73,6 @@ __all__ = [
     "decoder_from_parts",
     "expansion",
     "from_dict",
-    "iteration_bytes",
     "joined",
     "named",
     "own_noise",
@@ -83,7 +81,6 @@ __all__ = [
     "row_noise",
     "to_dict",
     "with_noise",
-    "written",
 ]
 
 PREIMAGES: Registry[Any] = Registry(

@@ -197,11 +197,6 @@ def joined(parts: Iterable[Preimages]) -> Preimages:
 Decode = Callable[[Array, Array | None], Preimages]
 
 
-def iteration_bytes(size: int, columns: int, rows: int) -> int:
-    """Bytes of a tile of `rows` pre-images that iterate over `size` features, all in float64."""
-    return rows * 8 * (7 * size + 9 * columns) + 2 * 8 * size * columns
-
-
 @dataclass(frozen=True)
 class Decoder(ABC):
     """A map from scores to rows, as plain arrays and numbers that a model file can store."""
@@ -219,7 +214,8 @@ class Decoder(ABC):
         By default those of an iteration: kernels and gradient weights of the tile, a few copies of its rows, and a copy
         of the landmarks.
         """
-        return iteration_bytes(features.size, features.columns, rows)
+        size, columns = features.size, features.columns
+        return rows * 8 * (7 * size + 9 * columns) + 2 * 8 * size * columns
 
     def learning_bytes(self, features: FeatureMap) -> int:
         """Bytes of what the decoder learns at its first use, and of learning it; by default none."""

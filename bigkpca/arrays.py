@@ -1,8 +1,8 @@
 """Lazy Dask arrays for users who build their own graphs: nothing is read or computed until it is requested.
 
 Every function accepts the same kinds of rows as KernelPCA.fit. The array that it returns has one chunk for each chunk
-of rows of a Dask array, or for each block of other rows. Two things are done immediately: the rows of Dask frames are
-counted, and `draw_landmarks` reads a sample. `docs/dask-arrays.md` shows an example.
+of rows of a Dask array, or for each block of other rows. Three things are done immediately: the rows of Dask frames are
+counted, `draw_landmarks` reads a sample, and `randomized_svd` makes its passes. `docs/dask-arrays.md` shows an example.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from bigkpca.arrays.svd import randomized_svd
 from bigkpca.data.blocks import Block, fit_block_rows, split
 from bigkpca.data.dask import DaskRows, rows_of_chunk
 from bigkpca.data.opening import open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
@@ -37,14 +36,14 @@ from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.features import choose_landmarks
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.fitting.sample import prepare_sample
-from bigkpca.numerics import measures
+from bigkpca.numerics import measures, solvers
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Form, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, random_stream
+from bigkpca.numerics.random_streams import VIEW_FREQUENCIES, VIEW_START, random_stream
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import open_scores
@@ -303,6 +302,88 @@ def leverage(model: AnyModel, X: Any) -> da.Array:
     model = model_of(model)
     eigenvalues = model.solution.eigenvalues
     return scores(model, X).map_blocks(of_block, drop_axis=1, dtype=np.float64, meta=np.empty(0))  # type: ignore[call-arg, arg-type]  # Dask's own types are wrong
+
+
+_TILE_ROWS = 1024
+
+
+def randomized_svd(
+    Z: da.Array, k: int, *, center: bool = False, random_state: int = 0, passes: int = solvers.PASSES
+) -> tuple[da.Array, Array, Array]:
+    """The k leading singular triplets of Z (n, D), or of Z minus its mean row: U (n, k), lazy, s (k,) and Vt (k, D).
+
+    Block Krylov on Z'Z, which is never formed. Each pass computes the chunks of Z and releases them, so memory holds a
+    few chunks and D x k blocks, however tall Z is. `Z - Z.mean(axis=0)` would keep all chunks until the mean is known:
+    use `center`.
+
+    Parameters
+    ----------
+    Z : dask.array.Array, (n, D)
+    k : int
+    center : bool
+        Subtract the mean row. This needs no extra pass.
+    random_state : int
+        Seed of the random starting block.
+    passes : int
+        Largest number of passes over Z, which are made immediately; computing U takes one more.
+
+    Raises
+    ------
+    SpecError
+        If k is out of range, there are no passes, or Z is not a table of real numbers.
+    DataError
+        If Z contains NaN or infinity.
+
+    Notes
+    -----
+    Source: Musco and Musco 2015; `docs/numerics.md`, section 11.
+    """
+    if Z.ndim != 2 or Z.dtype.kind not in "biuf":
+        raise SpecError(f"Z has shape {Z.shape} and dtype {Z.dtype}: it must be a table of real numbers")
+    if passes < 1:
+        raise SpecError(f"passes={passes}: at least one is needed")
+    n, D = Z.shape
+    if not 0 < k <= min(n, D):
+        raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(n, D)} singular values")
+    tall, shift, deviation = Z.rechunk({1: -1}), np.zeros(D), np.zeros(D)
+    if center:  # a row near the mean, about which sums lose no digits
+        shift = np.asarray(
+            tall.blocks[int(np.argmax(np.array(tall.chunks[0]) > 0))].mean(axis=0, dtype=float).compute()
+        )
+
+    def apply(Q: Array) -> Array:
+        nonlocal deviation
+        chunks = (1,) * tall.numblocks[0], (D,), (Q.shape[1] + 1,)
+        given = constant(shift), constant(Q)
+        found = tall.map_blocks(_products, *given, chunks=chunks, new_axis=2, dtype=float, meta=np.empty((0, 0, 0)))
+        sums = found.sum(axis=0).compute()
+        deviation = sums[:, -1] / n * center
+        return np.asarray(sums[:, :-1] - n * np.outer(deviation, deviation @ Q))
+
+    start = solvers.starting_block(D, min(D, k + solvers.OVERSAMPLING), random_stream(random_state, VIEW_START))
+    with single_threaded_blas:
+        found = solvers.leading_eigenpairs(apply, start, k, most=passes)
+    s, V = np.sqrt(np.maximum(found.values, 0)), found.vectors
+    given = constant(shift + deviation), constant(V / np.where(s > 0, s, 1))
+    return tall.map_blocks(_left, *given, chunks=(tall.chunks[0], (k,)), dtype=float, meta=np.empty((0, 0))), s, V.T
+
+
+def _products(V: Array, shift: Any, Q: Any) -> Array:
+    """The sums of a chunk: V'V Q and V'1, side by side, of V about the shift, (1, D, b + 1)."""
+
+    def sums(V: Array, shift: Array, Q: Array) -> Array:
+        tiles = (V[start : start + _TILE_ROWS] for start in range(0, len(V), _TILE_ROWS))
+        copies = (tile.astype(np.result_type(V, np.float32)) for tile in tiles)  # which are overwritten
+        found = solvers.block_action(((tile, np.zeros(len(tile))) for tile in copies), shift, Q)
+        if not np.isfinite(found.squares):
+            raise DataError("Z contains NaN or infinity, or its squares overflow: remove or impute such rows first")
+        return np.column_stack([found.products, found.total])[None]
+
+    return np.asarray(run_function(sums, (V, shift, Q)))
+
+
+def _left(V: Array, mean: Any, right: Any) -> Array:
+    return np.asarray(run_function(lambda V, mean, right: (V - mean) @ right, (V, mean, right)))
 
 
 def _view(rows: Rows, features: FeatureMap, P: Array | None, block_rows: int | None = None) -> da.Array:
