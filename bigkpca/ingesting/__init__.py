@@ -42,7 +42,7 @@ from bigkpca.storage import groups, output, records
 from bigkpca.storage.output import NewArray, Output, group_path
 
 _CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
-_HELD_BYTES = 2**23  # of whole chunks that are written at once, since Zarr compresses them in parallel
+_HELD_BYTES = 2**22  # of whole chunks that are written at once, since Zarr compresses them in parallel
 
 
 def chunk_rows(row_bytes: int, given: int | None = None) -> int:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Self
@@ -49,6 +50,7 @@ class Table:
     schema: of all columns, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset. rows: 0
     if they have to be read to be counted. left_out: an index of pandas, which is not read. whole: columns of text files
     that are read as float64, although their first rows are whole. text: the column whose characters are the rows.
+    encoding: of text files.
     """
 
     where: str
@@ -60,6 +62,7 @@ class Table:
     of_text: bool = False
     own_notes: tuple[str, ...] = ()
     text: str | None = None
+    encoding: str = "utf8"
 
     @property
     def notes(self) -> list[str]:
@@ -80,10 +83,8 @@ class Table:
         for part in self.parts:
             first = 0
             with reading(part.path):
-                for batch in part.to_batches(
-                    schema=self.schema, columns=columns, batch_size=step, batch_readahead=1, fragment_readahead=1
-                ):
-                    for start in range(0, len(batch), step):  # Arrow makes longer ones of text
+                for batch in _batches_of(part, self.schema, columns, step, self.encoding):
+                    for start in range(0, len(batch), step):  # some readers make longer ones
                         piece = batch.slice(start, step)
                         self._check_whole(piece, part.path, first)
                         yield part.path if self.parts[1:] else self.where, first, piece
@@ -100,6 +101,59 @@ class Table:
                     f"which float64 may round: is it an identifier? Leave it out with drop (--drop), or state its type "
                     f"with csv={{'column_types': {{{name!r}: 'int64'}}}} (--csv column_types={name}:int64)"
                 )
+
+
+def _batches_of(part: Any, schema: Any, names: Sequence[str], step: int, encoding: str) -> Iterator[Any]:
+    """These columns of a file, with their types in the schema, one batch after the other. A scan of a dataset reads
+    ahead without a limit, while the rows before are written."""
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    keys = dataset.get_partition_keys(part.partition_expression)
+    own = [name for name in names if name not in keys] or part.physical_schema.names[:1]
+    readers: dict[str, Any] = {
+        "csv": partial(_of_csv, encoding=encoding),
+        "parquet": _of_parquet,
+        "arrow": _of_ipc,
+        "feather": _of_ipc,
+    }
+    for batch in readers[part.format.default_extname](part, schema, own, step):
+        columns = []
+        for name in names:
+            kind = schema.field(name).type
+            key = pa.scalar(keys[name], kind) if name in keys else None
+            columns.append(batch.column(name).cast(kind) if key is None else pa.repeat(key, len(batch)))
+        yield pa.record_batch(columns, schema=pa.schema([schema.field(name) for name in names]))
+
+
+def _of_csv(part: Any, schema: Any, names: list[str], step: int, encoding: str) -> Iterator[Any]:
+    from pyarrow import csv
+
+    scan = part.format.default_fragment_scan_options
+    read, convert = scan.read_options, scan.convert_options
+    read.encoding, read.use_threads = encoding, False  # with threads, errors do not name the row
+    convert.include_columns = names
+    convert.column_types = {name: schema.field(name).type for name in names}
+    parse = part.format.parse_options
+    with csv.open_csv(part.path, read_options=read, parse_options=parse, convert_options=convert) as reader:
+        yield from reader
+
+
+def _of_parquet(part: Any, schema: Any, names: list[str], step: int) -> Iterator[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(part.path, buffer_size=_BLOCK_BYTES, pre_buffer=False) as file:
+        yield from file.iter_batches(step, columns=names)
+
+
+def _of_ipc(part: Any, schema: Any, names: list[str], step: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    fields = [part.physical_schema.get_field_index(name) for name in names]
+    options = pa.ipc.IpcReadOptions(included_fields=fields)
+    with pa.OSFile(part.path) as source, pa.ipc.open_file(source, options=options) as file:
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number)
 
 
 @contextmanager
@@ -272,7 +326,8 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
                 f"the first line ({first}) is taken for the names of columns; --csv header=no "
                 "(csv={'header': False}) makes it a row"
             ]
-    return Table(where, found.schema, parts, rows, left_out, numbers, of_text, tuple(notes))
+    encoding = str(options.given.get("encoding", "utf8"))
+    return Table(where, found.schema, parts, rows, left_out, numbers, of_text, tuple(notes), encoding=encoding)
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
