@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import accuracy
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import SpecError
-from bigkpca.numerics.certificates import accuracy
 from bigkpca.numerics.features import Columns, GivenKernels
 from bigkpca.numerics.linear_pca import (
     Captured,
