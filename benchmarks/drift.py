@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,10 @@ from scipy.ndimage import zoom
 from benchmarks.common import SHARED, arguments, covertype, mnist, usps, usps_labels
 from benchmarks.results import Results, table
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import Array, UnseenClusterWarning
+from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.fit import fit_rows
+from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 
@@ -91,18 +91,18 @@ def scored(model: Model, X: Array) -> Scored:
 
 
 def figure(model: Model, rows: Scored) -> float:
-    assert model.reference is not None
-    return model.reference.drift(model.reference.count(rows.scores, rows.residuals)).figure
+    calibration = model.check_calibrated()
+    return calibration.drift(calibration.counted(rows.scores, rows.residuals)).figure
 
 
 def one_seed(data: Data, n: int, options: dict[str, Any], seed: int) -> dict[str, Any]:
     """Figures of nights of rows like those of the fit, and of nights of others."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.rows))
-    spec = FitSpec.checked(random_state=seed, standardize=data.standardize, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnseenClusterWarning)  # models of few rows may miss one
-        model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2))
+    spec = FitSpec.checked(
+        random_state=seed, standardize=data.standardize, calibration_rows=CALIBRATION_ROWS, **options
+    )
+    model = fit_rows(open_rows(data.rows[np.sort(order[:n])]), spec, Engine(threads=2))
     own = scored(model, data.rows[order[n:][:FRESH]])
 
     def nights(rows: int) -> list[float]:

@@ -115,14 +115,14 @@ def measured(given: argparse.Namespace) -> Parts:
         block=block,
         move=move,
         addition=median(lambda: few + few),
-        sampled=fit.sample + fit.reference_rows,
+        sampled=fit.sample,
         grain=rows.grain,
     )
 
 
 def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
     """Rows in the chunks that are read for the sample."""
-    return min(fit.n, (fit.sample + fit.reference_rows) * grain)
+    return min(fit.n, (fit.sample) * grain)
 
 
 def _move(cluster: Engine, value: Any) -> float:

@@ -48,7 +48,6 @@ CENTRAL = (  # speed, memory and accuracy
     Benchmark("scale", 3000, 120),
 )
 FURTHER = (  # about something else, and slow
-    Benchmark("automatic_size", 1000, 120),
     Benchmark("chaos", 1000, 120, ("--kills", "4")),
     Benchmark("classifier", 400, 120),
     Benchmark("comparison", 1000, 120),

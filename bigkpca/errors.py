@@ -121,10 +121,6 @@ class RoundingWarning(UserWarning):
     """Rounding changes leading eigenvalues by more than a few hundredths of their value."""
 
 
-class UnseenClusterWarning(UserWarning):
-    """A cluster of rows that is not similar to any landmark would form a separate component."""
-
-
 class FarRowsWarning(UserWarning):
     """Rows that are added to a model are far from all its landmarks, so that components of them are missing."""
 
@@ -150,7 +146,7 @@ class RepeatedRowsWarning(UserWarning):
 
 
 class ToleranceWarning(UserWarning):
-    """Memory or time ended the growth of a model before it met its tolerance."""
+    """No size that memory allows meets the tolerance of a fit."""
 
 
 class FillValuesWarning(UserWarning):

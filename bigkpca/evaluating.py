@@ -8,27 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.blocks import Block, sample_rows, tile_rows
+from bigkpca.data.blocks import Block, tile_rows
 from bigkpca.data.rows import Rows, tiles
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
-from bigkpca.execution.passes import block_evaluation, read_rows
-from bigkpca.execution.plan import Plan, check_plans, plan_evaluate
+from bigkpca.execution.passes import read_rows
+from bigkpca.execution.plan import check_plans, plan_evaluate
 from bigkpca.execution.projection import check_columns, prepare_preimages
-from bigkpca.fitting.others import Judged, judged_without
-from bigkpca.numerics import evaluation
-from bigkpca.numerics.evaluation import Evaluation
+from bigkpca.numerics.evaluation import Evaluation, evaluation
 from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
     MOST_RESTORED,
     MOST_VALUES,
-    Captured,
-    Lost,
     Reconstruction,
     captured,
-    held_out_rows,
     reconstruction,
     some_held_out,
     spread,
@@ -39,78 +34,43 @@ from bigkpca.numerics.random_streams import PROBES, SCORING, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
 _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
-_POOL_FACTOR = 8  # rows read for each row that is compared with all rows
 
 
 def evaluate_rows(
     model: Model, rows: Rows, sample: int, seed: int, engine: Engine, limit: int | None = None
 ) -> Evaluation:
-    """Estimate the error of a model from `sample` exact rows.
-
-    Reads eight times as many rows, draws the sample from them, and makes one pass over all rows.
+    """Estimate the error of a model from exact kernels between `sample` rows, which are read.
 
     Raises SpecError for rows of the wrong width, a sample larger than the data, models of precomputed kernels, and
     models that keep more than 8192 rows (the last two have residuals in their certificates). Raises MemoryLimitError,
     before anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
     """
     check_columns(rows, model)
-    spec = FitSpec.of(model)
+    spec, features, n = FitSpec.of(model), model.features, rows.shape[0]
     if spec.precomputed:
         raise SpecError(
             f"evaluate needs rows, but {rows.where} is a kernel matrix: see the residual of every component in the "
             "certificate of the model"
         )
-    n = rows.shape[0]
     if not 1 < sample <= n:
         raise SpecError(f"sample={sample}: {rows.where} has {n} rows; sample between 2 and all of them")
-    features = model.features
     if model.method.landmarks and features.size > EXACT_MOST_ROWS:
         raise SpecError(
             f"evaluate holds the Gram matrix of at most {EXACT_MOST_ROWS} landmarks, but this model keeps "
             f"{features.size} rows: see the residual of every component in its certificate"
         )
-    rng, center = random_stream(seed, PROBES), spec.center
-    pooled = min(_POOL_FACTOR * sample, sample_rows(n, rows.shape[1], sample))
-
-    def plan(threads: int) -> Plan:
-        return plan_evaluate(rows, model, sample, pooled, threads, engine.device)
-
-    check_plans(plan, engine, limit, _REMEDY)
-    pooled_numbers = np.sort(rng.choice(n, pooled, replace=False))
-    X = read_rows(rows, pooled_numbers, engine)
+    check_plans(lambda threads: plan_evaluate(rows, model, sample, threads), engine, limit, _REMEDY)
+    numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
+    X = read_rows(rows, numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         P = model.factor(rank_tolerance(features.dtype))
-        height = tile_rows(model.columns, features.size, 8)
-        tiles_of_pool = (X[start : start + height] for start in range(0, len(X), height))
-        pool = evaluation.pool(features, model.solution, tiles_of_pool, P, min(height, len(X)))
-        sizes = evaluation.sizes(pool, center=center)
-        numbers, drawn = evaluation.draw(sizes, sample, n, rng)
-        given = evaluation.probes(features, model.solution, X[numbers], P, drawn)
-        some = spread(len(X), max(1, MOST_VALUES // model.columns))
-        found, lost = _judged(model, X[some], pool.Y[some], pooled_numbers[some], rows, engine)
-    sums = sum_by_block("evaluating", block_evaluation, rows, (engine.placed(model), given), model.block_rows, engine)
-    result = evaluation.evaluation(sums, given, P, center=center)
-    return replace(result, captured=found, lost=lost)
-
-
-def _judged(
-    model: Model, X: Array, Y: Array, numbers: Array, rows: Rows, engine: Engine
-) -> tuple[Captured | None, Lost | None]:
-    """What scores Y (m, r) capture of sampled rows X (m, d), and what pre-images lose of them, beside linear PCA.
-
-    If these are the rows of the fit, with these numbers, the rows that are judged are left out of kernel PCA, too.
-    """
-    own, judged, spec = fitted_to(model, rows.fingerprint), held_out_rows(len(X)), FitSpec.of(model)
-    of_scores = of_preimages = Judged(model, Y, own)
-    if own:
-        kept = numbers if spec.exact or spec.refine else None
-        with single_threaded_blas:
-            of_scores, of_preimages = judged_without(of_scores, X, judged, kept, spec)
-    found = captured(model.features, X, of_scores.scores, seen=of_scores.seen)
-    if found is None:
-        return None, None
-    restored = reconstructed(of_preimages.model, X, of_preimages.scores, seen=of_preimages.seen)
-    return found, None if restored is None else restored.lost
+        result = evaluation(features, model.solution, P, X, n, center=spec.center)
+        check_overflow(np.array([result.explained.value, result.kernel.value]), rows.where)
+        few = X[spread(len(X), max(1, MOST_VALUES // model.columns))]
+        Y, seen = model.projecting(len(few))(few), fitted_to(model, rows.fingerprint)
+        found = captured(features, few, Y, seen=seen)
+        restored = None if found is None else reconstructed(model, few, Y, seen=seen)
+    return replace(result, captured=found, lost=None if restored is None else restored.lost)
 
 
 def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:

@@ -55,7 +55,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     "bigkpca fit rows.zarr model.zarr --kernel matern:nu=2.5 --size 2000 --transform scores.zarr",
     "bigkpca fit flights.zarr model.zarr --standardize --weight origin=4 --weight day=0.5",
     "bigkpca fit survey.zarr model.zarr --sample-weight sample_weight",
-    "bigkpca fit rows.zarr model.zarr --tol 0.01 --time-budget '10 min'",
+    "bigkpca fit rows.zarr model.zarr --tol 0.01 --memory '4 GB'",
     "bigkpca fit more-rows.zarr second.zarr --like model.zarr",
     "bigkpca fit rows.zarr model.zarr --scheduler tcp://scheduler:8786 --memory '4 GB'",
     "bigkpca fit rows.zarr model.zarr --device cuda",
@@ -63,12 +63,6 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 @click.argument("data", type=PATH)
 @click.argument("model", type=PATH)
 @fit_options
-@option(
-    "--time-budget",
-    metavar="TIME",
-    unset="no limit",
-    help="With --tol: stop increasing the size after this time, e.g. '10 min'.",
-)
 @overwrite_option
 @option(
     "--transform",

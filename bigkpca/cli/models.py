@@ -24,7 +24,6 @@ from bigkpca.cli.options import (
 )
 from bigkpca.cli.output import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
-from bigkpca.numerics.certificate import MODERATE
 from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SAMPLED_ROWS
@@ -68,7 +67,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 @device_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Estimate the error of MODEL on DATA, fitted or new, from exact kernels with sampled rows, in one pass."""
+    """Estimate the error of MODEL on DATA, fitted or new, from exact kernels between sampled rows."""
     from bigkpca.storage.describe import captured_info
     from bigkpca.storage.models import load_model
     from bigkpca.workflows import estimates
@@ -80,22 +79,12 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
         facts = {**asdict(found), "captured": explained}
         click.echo(json.dumps(facts, default=lambda array: array.tolist()))
         return
-    click.echo(f"estimates from {found.sampled:,} of {found.rows:,} rows, ± standard errors")
-    click.echo("component       u'Kc u         95 % interval   relative residual")
-    for number, line in enumerate(zip(found.eigenvalues, found.intervals, found.residuals, strict=True), 1):
-        value, (low, high), residual = line
-        interval = f"{low:#.6g} to {high:#.6g}"
-        click.echo(f"{number:>9}   {value:>#10.6g}   {interval:>19}   {residual:>17.2g}")
     click.echo(
-        "An eigenvalue of the exact matrix Kc lies within the relative residual of u'Kc u, where u are the unit scores."
+        f"shares of the variance in feature space, from {found.sampled:,} of {found.rows:,} rows, ± standard errors"
     )
-    frobenius, total = found.frobenius, found.total_variance
-    click.echo(f"total variance   {total.value:.6g} ± {total.standard_error:.2g}")
-    click.echo(f"|K - K^|_F       {frobenius.value:.6g} ± {frobenius.standard_error:.2g}")
-    near, r = int((found.residuals <= MODERATE).sum()), len(found.residuals)
-    which = f"{near} of {r} components are" if near < r else f"all {r} components are" if r > 1 else "the component is"
-    advice = "" if near == r else "; a larger --size, or a fit on these rows, may improve the others"
-    click.echo(f"approximation: {which} within {MODERATE:.0%} of an exact eigenvalue{advice}")
+    click.echo(f"explained by the scores    {found.explained}")
+    click.echo(f"missed by the features     {found.unexplained}")
+    click.echo(f"error of the kernel        {found.kernel}")
     if explained is not None:
         show_captured(explained, FitSpec.of(fitted).standardize)
     if (lost := found.lost) is not None:

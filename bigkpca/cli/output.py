@@ -15,7 +15,7 @@ from bigkpca.numerics.linear_pca import judged_on, only_followed
 
 if TYPE_CHECKING:
     from bigkpca.ingesting.encoder import Column
-    from bigkpca.numerics.outliers import Calibration
+    from bigkpca.numerics.calibration import Calibration
     from bigkpca.workflows.flags import FlaggedRows
 
 
@@ -167,7 +167,7 @@ def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
 
 def show_flagged(found: FlaggedRows, calibration: Calibration) -> None:
     """Print how many rows are flagged, what chance explains, and the most unusual rows with their reasons."""
-    from bigkpca.numerics.outliers import COMBINED
+    from bigkpca.numerics.calibration import COMBINED
 
     click.echo(found.share.compared(calibration))
     if not len(found.numbers):

@@ -234,7 +234,7 @@ def advice(groups: Sequence[TrialGroup]) -> str:
 def pca_note(groups: Sequence[TrialGroup], components: int, error: float | None) -> str | None:
     """A sentence on linear PCA with as many components, whose reconstruction has this `error`; None if it is unknown.
 
-    It compares PCA with the fit with the best pre-images, which are favoured if they were made from the judged rows.
+    It compares PCA with the fit with the best pre-images, which are favoured, since that was fitted to the judged rows.
     """
     if error is None:
         return None
@@ -244,7 +244,7 @@ def pca_note(groups: Sequence[TrialGroup], components: int, error: float | None)
         return f"{text}."
     best = min(known, key=lambda group: group.median("preimage_error"))
     verdict = "better" if error < best.median("preimage_error") else "worse"
-    favoured = "; unlike PCA, these were trained on the rows that are judged" if best.median("preimages_seen") else ""
+    favoured = "; unlike PCA, kernel PCA was fitted to the rows that are judged"
     return f"{text}, {verdict} than the best pre-images ({best.median('preimage_error'):.2%}, {best}){favoured}."
 
 

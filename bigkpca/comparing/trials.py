@@ -13,7 +13,6 @@ import numpy as np
 from bigkpca.data.blocks import sample_rows, tile_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, MemoryLimitError, SpecError, unknown_name
-from bigkpca.evaluating import evaluate_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_rows
@@ -21,9 +20,9 @@ from bigkpca.execution.plan import check_peak, plan_fit, plan_resolved
 from bigkpca.execution.progress import Progress
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.memory_limits import largest_size_that_fits
-from bigkpca.fitting.others import Judged, judged_without
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
+from bigkpca.numerics.display import counted
 from bigkpca.numerics.linear_pca import restored_by_pca, share_lost, some_held_out
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
@@ -120,15 +119,15 @@ def sampled_reference(rows: Rows, spec: FitSpec, size: int, engine: Engine) -> R
     """Fit a Nyström model of this size, with eigenvalues corrected for their bias."""
     sigma = _median_sigma(rows, spec, engine)
     model, _ = timed_fit(rows, with_sigma(spec, sigma).at(size), engine)
-    found = evaluate_rows(model, rows, min(_EVALUATED_ROWS, rows.shape[0]), 0, replace(engine, progress=Progress()))
+    estimate = model.certificate.estimate
+    eigenvalues = np.where(np.isnan(estimate), model.solution.eigenvalues, estimate)
     X = read_rows(rows, compared_row_numbers(rows), Engine())
     description = (
-        f"a sampled reference, since an exact one is too large: Nyström with {size:,} landmarks, eigenvalues corrected "
-        f"by {found.sampled} exact rows; its components have residuals of {np.median(found.residuals):.2g} (median) "
-        f"to {found.residuals.max():.2g}, so smaller errors are not meaningful"
+        f"a sampled reference, since an exact one is too large: Nyström with {size:,} landmarks, with the estimated "
+        f"eigenvalues of its certificate; trust in its components: {counted(model.certificate.trust)}"
     )
-    scores, pca = scores_in_memory(model, X), _pca_error(model, X, len(found.eigenvalues))
-    return ReferenceSolution(found.eigenvalues, scores, X, description, sigma, None, None, pca)
+    scores, pca = scores_in_memory(model, X), _pca_error(model, X, len(eigenvalues))
+    return ReferenceSolution(eigenvalues, scores, X, description, sigma, None, None, pca)
 
 
 def with_sigma(spec: FitSpec, sigma: float | None) -> FitSpec:
@@ -286,10 +285,7 @@ class TrialResult:
         |Y - Y^ B|_F / |Y|_F with the best B, i.e. the part that no linear map of the scores restores.
     preimage_error : float or None
         Squared distance of pre-images from up to 256 rows, over the squared distance of these from the mean of other
-        rows; in standard deviations of the columns if the fit standardised them. The model and its pre-images are made
-        without these rows where that takes no other pass.
-    preimages_seen : float or None
-        1 if the pre-images were made from these rows, too, and 0 if not.
+        rows; in standard deviations of the columns if the fit standardised them.
     """
 
     method: str
@@ -303,7 +299,6 @@ class TrialResult:
     subspace_cosine: float | None = None
     score_error: float | None = None
     preimage_error: float | None = None
-    preimages_seen: float | None = None
 
 
 def run_trial(
@@ -326,22 +321,20 @@ def run_trial(
             # With fewer components, an exact direction is outside their span.
             subspace_cosine=measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0,
             score_error=measures.score_error(reference.scores, Y),
-            **_preimage_error(model, spec, reference.rows, Y),
+            **_preimage_error(model, reference.rows, Y),
         )
 
 
-def _preimage_error(model: Model, spec: FitSpec, X: Array, Y: Array) -> dict[str, float | None]:
-    """Fields of a trial on the pre-images of some held-out rows of X (m, d), from a model without them or, if there is
-    none, from the scores Y (m, r) of the model itself; none of them without pre-images or held-out rows."""
+def _preimage_error(model: Model, X: Array, Y: Array) -> dict[str, float | None]:
+    """Fields of a trial on pre-images of some of the rows X (m, d), from their scores Y (m, r); none without
+    pre-images."""
     numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
     if model.decoder is None or not len(numbers):
         return {}
-    with single_threaded_blas:
-        judged = np.isin(np.arange(len(X)), numbers)
-        _, (model, Y, seen) = judged_without(Judged(model, Y, True), X, judged, None, spec)
     scores = Y[numbers, : model.components].astype(model.features.dtype)
-    restored = model.reconstructing(len(numbers))(scores, None).rows
-    return {"preimage_error": share_lost(model.features, X, numbers, restored), "preimages_seen": float(bool(seen))}
+    with single_threaded_blas:
+        restored = model.reconstructing(len(numbers))(scores, None).rows
+    return {"preimage_error": share_lost(model.features, X, numbers, restored)}
 
 
 def _pca_error(model: Model, X: Array, r: int) -> float | None:

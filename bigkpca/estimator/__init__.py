@@ -297,8 +297,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     size : int or "auto"
         Number of landmarks, or of real random features (counting both sines and cosines).
     tol : float or None
-        With size="auto": grow until the certified relative trace error is below this value; for random features, until
-        the estimated error of the kernel is. `memory_limit` can end the growth (ToleranceWarning).
+        With size="auto": double the size, from 100 on, until the unexplained share of the variance is at most this; for
+        random features and indefinite kernels, until the largest eigenvalue of the error of the kernel matrix is at
+        most this share of the first eigenvalue. `memory_limit` can end the growth (ToleranceWarning).
     landmarks : str, value of bigkpca.landmarks, rows (l, d) in the units of the data, or row numbers (l,)
         "auto", or a name in `bigkpca.landmarks.RULES`, e.g. "kmeans", "uniform" or "rpcholesky".
     n_directions : int or "auto"
@@ -331,7 +332,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
         and `score` adds it.
     calibration_rows : int
-        Number of rows that are set aside, to judge by them how unusual other rows are: see `KernelPCADetector`.
+        Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
+        are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
     random_state : int, RandomState or None
         Seed of all random numbers. None draws a seed, which the model records.
     block_rows : int or None

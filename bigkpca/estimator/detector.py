@@ -24,9 +24,17 @@ from bigkpca.estimator.parameters import only_if
 from bigkpca.execution import projection
 from bigkpca.execution.options import RunOptions
 from bigkpca.numerics.array_api import astype
+from bigkpca.numerics.calibration import (
+    CALIBRATION_ROWS,
+    COMBINED,
+    REASONS,
+    STATISTICS,
+    Calibration,
+    Limit,
+    usual_errors,
+)
 from bigkpca.numerics.display import at_most
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import CALIBRATION_ROWS, COMBINED, REASONS, STATISTICS, Calibration, Limit, usual_errors
 
 _ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _COMBINED = RowOutput(

@@ -1,4 +1,4 @@
-"""Passes over all rows: moments, sums of evaluations and regressions, draws of rows, products with the Gram matrix."""
+"""Passes over all rows: moments, sums of regressions, draws of rows, products with the Gram matrix."""
 
 from __future__ import annotations
 
@@ -28,10 +28,8 @@ from bigkpca.execution.engine import (
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
-from bigkpca.numerics.evaluation import Probes, Sums, block_sums
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
-from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums
 from bigkpca.numerics.precision import InSingle, in_single
 from bigkpca.numerics.preimages import Regression, Training
@@ -284,14 +282,6 @@ def _draw(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> Sums:
-    """The sums over a block that an evaluation with these probes needs."""
-    X_tiles, most_rows = block_tiles(rows, block, model.features)
-    sums = block_sums(X_tiles, model.features, model.solution, given, most_rows)
-    check_overflow(sums.KY, named_rows(rows, block))
-    return sums
-
-
 def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
     """The sums over a block that train a pre-image."""
     X_tiles, most_rows = block_tiles(rows, block, features)

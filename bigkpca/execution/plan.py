@@ -43,7 +43,6 @@ _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory 
 _SQUARES = 10  # D x D in float64 of an eigenproblem and its certificate; see `_solution`
 _JUDGED = 2048  # rows of each set that is drawn: for the error of landmarks, the reference, and others
 _MATRIX_BLOCKS = 18  # n x (r + 10) in float64 of products with a matrix: basis, images, and work space
-MOST_SOLVED = 2048  # features of a model that an evaluation solves again: a second or two
 
 
 @dataclass(frozen=True, repr=False)
@@ -452,26 +451,16 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     return _planned(rows, features.D, block, shared + threads * one, n * d * features.itemsize)
 
 
-def plan_evaluate(
-    rows: Rows, model: Model, sample: int, pooled: int, threads: int, device: Device | None = None
-) -> Plan:
-    """The cost of an evaluation with `sample` exact rows, chosen from `pooled` rows that are read, and one pass."""
-    n, d, r, features, decoder = rows.shape[0], model.columns, model.components, _map_of(model), model.decoder
-    D, itemsize, judged = features.D, features.itemsize, min(pooled, _JUDGED)
-    block, tile = min(n, fit_block_rows(n, rows.grain, model.block_rows)), tile_rows(d, D, itemsize)
-    # For each thread: probes and their coordinates; features of a tile again, its kernels and errors.
-    one = itemsize * (sample * (D + 2 * d) + tile * (D + 3 * sample)) + 24 * r * (sample + D + r)
-    passing = threads * (_tile(rows, features, block, device) + one)
-    choosing = 32 * D * D + 8 * tile_rows(d, D, 8) * (3 * D + 2 * d)
-    judging = 8 * judged * (2 * d + judged) + (8 * D * (judged + _SQUARES * D) if D <= MOST_SOLVED else 0)
+def plan_evaluate(rows: Rows, model: Model, sample: int, threads: int) -> Plan:
+    """The cost of an evaluation with `sample` exact rows, which are read."""
+    d, features, decoder = model.columns, _map_of(model), model.decoder
+    D, restored = features.D, 0
     if decoder is not None:
-        learning = decoder.learning_bytes(model.features)
-        judging = max(judging, learning + decoder.working_bytes(model.features, min(judged, 500)))
-    shared = _model_bytes(model) + 2 * pooled * _row(rows) + 8 * (D * D + sample * (2 * D + d + r))
-    more = 8 * (sample * (2 * D + 3 * d + 4 * r) + TALLER * tile * (D + 3 * sample) + D * r)
-    plan = _planned(rows, D, block, shared + max(choosing, passing, judging), 40 * r)
-    plan = replace(plan, bytes_read=plan.bytes_read + _row(rows) * min(n, pooled * rows.grain))
-    return _on_device(plan, device, _device_bytes(rows, features, block, threads, more))
+        restored = decoder.learning_bytes(model.features) + decoder.working_bytes(model.features, min(sample, 500))
+    kernels = 8 * (4 * sample**2 + 2 * sample * (D + d)) + 32 * D * D
+    shared = _model_bytes(model) + 2 * sample * _row(rows)
+    plan = _planned(rows, D, min(rows.shape[0], sample), shared + max(kernels, restored), 40)
+    return replace(plan, passes=0, tasks=1, bytes_read=_row(rows) * min(rows.shape[0], sample * rows.grain))
 
 
 def _model_bytes(model: Model) -> int:

@@ -1,4 +1,4 @@
-"""Rows that take no part in a fit, by which it is judged how unusual other rows are."""
+"""Rows that take no part in a fit, by which other rows are judged."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import drawn_numbers
+from bigkpca.numerics.calibration import Calibration, precisions_of
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import Calibration, precisions_of, statistics
 from bigkpca.numerics.random_streams import CALIBRATION, random_stream
 from bigkpca.spec import FitSpec
 
@@ -39,9 +39,8 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
 def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
     """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
     `weight` is the sum of the weights of the fitted rows."""
-    precisions = precisions_of(model.solution, weight)
-    values = statistics(precisions, *scores_and_residuals_of_rows(ArrayRows(X), model, engine))
-    return replace(model, calibration=Calibration.of(X, precisions, values, model.features.dtype))
+    scores, residuals = scores_and_residuals_of_rows(ArrayRows(X), model, engine)
+    return replace(model, calibration=Calibration(X, precisions_of(model.solution, weight), scores, residuals))
 
 
 def calibration_rows_with(model: Model, rows: Rows, seed: int, engine: Engine) -> tuple[Rows, Array | None]:

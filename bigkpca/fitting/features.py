@@ -5,22 +5,18 @@ Every automatic choice is recorded with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, mean_features, sums_of
-from bigkpca.fitting.sample import PreparedSample, SampledRows, prepare_sample, rounded
-from bigkpca.numerics import growth, landmarks
+from bigkpca.fitting.sample import PreparedSample, rounded
+from bigkpca.numerics import landmarks
 from bigkpca.numerics.drawing import DrawnRows
-from bigkpca.numerics.drift import REFERENCE_ROWS
-from bigkpca.numerics.evaluation import Estimate
 from bigkpca.numerics.features import (
     FeatureMap,
     FourierRows,
@@ -29,14 +25,12 @@ from bigkpca.numerics.features import (
     PrincipalFourierRows,
     axes_of_covariance,
     draw_frequencies,
-    has_landmarks,
     tensor_sketch,
 )
-from bigkpca.numerics.growth import PAIRED_ROWS, SampleStratum, SizeTrial
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.methods import PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import Rounding, represented
+from bigkpca.numerics.moments import Rounding
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
@@ -161,132 +155,17 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
     )
 
 
-FeatureMapFactory = Callable[[ResolvedFit], FeatureMap]  # the same fit at different sizes
-
-
-def feature_map_factory(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMapFactory:
-    """A function that builds the feature map of a fit of any size; the principal axes of rff-pca take one pass here."""
+def feature_map(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMap:
+    """The feature map of a fit; the principal axes of rff-pca take one pass."""
     method: Any = fit.spec.method_value
     columns = prepared.columns
     if method.principal:
-        principal = principal_axes(prepared, fit.spec, engine)
-        return lambda sized: principal_features(prepared, principal, method, sized)
+        return principal_features(prepared, principal_axes(prepared, fit.spec, engine), method, fit)
     if not method.landmarks:
-        return lambda sized: random_features(prepared, method, sized)
-
-    def kernel_rows(sized: ResolvedFit) -> KernelRows:
-        if sized.spec.exact:
-            chosen = columns.shifted(prepared.sampled.sample)
-        else:
-            chosen = choose_landmarks(prepared, sized, engine)
-        return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
-
-    return kernel_rows
-
-
-_START = 100
-
-
-@dataclass(frozen=True)
-class SizeLimits:
-    """Limits on the growth of a size, and bytes that a process may use (None: no limit).
-
-    `largest` is the largest size allowed, because of `limited_by` (None: the largest ever used). The pass, whose time
-    is estimated from the trial of a size, must end before `deadline`, a time of the monotonic clock. `bias` is the
-    ratio of certified to estimated error in an earlier round.
-    """
-
-    largest: int
-    limited_by: str | None = None
-    deadline: float | None = None
-    bias: float = 1.0
-    memory: int | None = None
-
-
-@dataclass(frozen=True)
-class GrownSize:
-    """A size reached by growth, its feature map and estimated error, and what stopped the growth above the
-    tolerance."""
-
-    size: int
-    features: FeatureMap
-    error: Estimate
-    stopped: str | None = None
-
-
-def grow_size(
-    prepared: PreparedSample,
-    make_features: FeatureMapFactory,
-    fit: ResolvedFit,
-    limits: SizeLimits,
-    engine: Engine,
-) -> GrownSize:
-    """The smallest size, within a tenth, whose error on sampled rows (the relative trace error, or that of the kernel
-    for random features) plus two standard errors is at most `spec.tol`. Raises SpecError if no size within the limits
-    reaches it."""
-    spec = fit.spec
-    assert spec.tol is not None
-    judge, judged = _error_estimator(prepared, spec)
-    step = 2 if spec.method_value.pairs else 1
-    tried: list[SizeTrial] = []
-    best: GrownSize | None = None
-    late = False
-    while (size := growth.next_size(tried, spec.tol, start=_START, most=limits.largest, step=step)) is not None:
-        features = make_features(fit.at(size))
-        started = monotonic()
-        found = judge(features)
-        check_overflow(np.array(found.value), prepared.rows.where)
-        pass_seconds = (monotonic() - started) * prepared.rows.shape[0] / judged / engine.threads
-        grown = GrownSize(size, features, replace(found, value=found.value * limits.bias))
-        error = f"error {found.value:.3g} ± {found.standard_error:.1g}"
-        engine.progress.note(f"size {size}: {error}, from {judged} sampled rows")
-        tried.append(SizeTrial(size, grown.error.at_most))
-        late = limits.deadline is not None and monotonic() + pass_seconds > limits.deadline
-        if best is None or not (late or best.error.at_most <= spec.tol) or grown.error.at_most <= spec.tol:
-            best = grown
-        if late:
-            break
-    assert best is not None  # at least one size is tried
-    if best.error.at_most > spec.tol:
-        bound = "the time budget" if late else limits.limited_by
-        if bound is None:
-            what = "landmarks" if spec.method_value.landmarks else "random features"
-            enough = growth.extrapolated(tried, spec.tol or 1.0)
-            raise SpecError(
-                f"tol={spec.tol} is out of reach: {best.size} {what}, the largest size, leave an error of "
-                f"{best.error.value:.2g}; about {enough:,} would be needed. Choose a larger tol, a larger sigma, or a "
-                "method without this error: method='exact', or refine=1"
-            )
-        best = replace(best, stopped=bound)
-    return best
-
-
-def _error_estimator(prepared: PreparedSample, spec: FitSpec) -> tuple[Callable[[FeatureMap], Estimate], int]:
-    """A function that estimates the error of a feature map on sampled rows, and the number of these rows."""
-    sampled, columns = prepared.sampled, prepared.columns
-    m, by_weight = len(sampled.sample), sampled.by_weight
-    if not spec.method_value.landmarks:
-        few = sampled.few[: growth.PAIRED_ROWS]
-        return (lambda features: growth.kernel_error(features, few, spec.center)), len(few)
-    # Rows from which landmarks may be made have smaller errors than others: two strata, weighted by size.
-    n = prepared.rows.shape[0] if by_weight is None else by_weight.draw.count
-    seen, held_out = sampled.few[: max(1, growth.JUDGING_ROWS * m // n)], sampled.held_out
-    if by_weight is None or sampled.few_weights is None:
-        shares = np.full(len(seen), m / len(seen)), np.full(len(held_out), (n - m) / max(len(held_out), 1))
-    else:
-        weight = float(by_weight.weights.sum())
-        of_seen = represented(sampled.few_weights[: len(seen)], weight)
-        shares = of_seen, represented(by_weight.held_out, by_weight.draw.weight - weight)
-    strata = [
-        SampleStratum(columns.shifted(seen), m, shares[0]),
-        SampleStratum(columns.shifted(held_out), n - m, shares[1]),
-    ]
-
-    def judge(features: FeatureMap) -> Estimate:
-        assert has_landmarks(features)
-        return growth.trace_error(features, strata, spec.center)
-
-    return judge, len(seen) + len(held_out)
+        return random_features(prepared, method, fit)
+    every = fit.spec.exact
+    chosen = columns.shifted(prepared.sampled.sample) if every else choose_landmarks(prepared, fit, engine)
+    return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
 
 
 Choice = dict[str, Any]  # of an option that was left open; JSON-ready
@@ -302,58 +181,36 @@ class ChosenFeatures:
 
     features: FeatureMap
     near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
-    grown: GrownSize | None  # if the size was grown to a tolerance
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it
-    few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured on the first
-    reference: Array  # (q, d) of all rows, whose scores and residuals the model keeps
-    reference_weights: Array | None  # (q,) of the reference rows; None if all are 1
+    few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured
     few_weights: Array | None  # (q,) of `few`; None if all are 1
     apart: Array  # (c, d) rows that take no part in the fit
     weight: float  # of all rows, their number without weights
     like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
-def choose_features(rows: Rows, fit: ResolvedFit, limits: SizeLimits, engine: Engine) -> ChosenFeatures:
-    """Choose the feature map of a fit from a bounded sample.
-
-    Passes: the sample, which is freed before the main pass unless the pre-image needs it; one pass each for
-    `standardize` and for the principal axes of rff-pca.
+def choose_features(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
+    """Choose the feature map of a fit from its sample; one pass for the principal axes of rff-pca.
 
     Raises DataError for constant data, SpecError for options that do not suit these rows.
     """
-    prepared, spec = prepare_sample(rows, fit, engine), fit.spec
-    make_features = feature_map_factory(prepared, fit, engine)
-    grown = None if spec.tol is None else grow_size(prepared, make_features, fit, limits, engine)
-    features = make_features(fit) if grown is None else grown.features
-    few, sample = prepared.sampled.few[:PAIRED_ROWS], prepared.sampled.sample
-    near_mean = np.zeros(features.size) if spec.exact else mean_features(features, few)
+    features, spec, sampled = feature_map(prepared, fit, engine), fit.spec, prepared.sampled
+    near_mean = np.zeros(features.size) if spec.exact else mean_features(features, sampled.few)
     near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     return ChosenFeatures(
         features,
         near_mean,
-        grown,
-        tuple(_choices(prepared, fit, features, grown)),
-        spread(sample, spec.preimage_rows(len(sample))) if spec.keeps_sample else None,
-        few.copy(),  # a view would keep more of them in memory
-        *_reference(prepared.sampled, fit),
-        prepared.sampled.few_weights,
-        prepared.sampled.apart,
-        prepared.sampled.weight(rows),
+        tuple(_choices(prepared, fit, features)),
+        spread(sampled.sample, spec.preimage_rows(len(sampled.sample))) if spec.keeps_sample else None,
+        sampled.few,
+        sampled.few_weights,
+        sampled.apart,
+        sampled.weight(prepared.rows),
     )
 
 
-def _reference(sampled: SampledRows, fit: ResolvedFit) -> tuple[Array, Array | None]:
-    """The reference rows of a fit, and their weights."""
-    if fit.reference_rows:
-        return sampled.reference, sampled.reference_weights
-    weights = sampled.few_weights
-    return sampled.few[:REFERENCE_ROWS], None if weights is None else weights[:REFERENCE_ROWS]
-
-
-def _choices(
-    prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap, grown: GrownSize | None
-) -> Iterator[Choice]:
+def _choices(prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap) -> Iterator[Choice]:
     """The automatic choices of a fit, for options of the spec that were left open."""
     spec = fit.spec
     if spec.needs_median:
@@ -369,13 +226,7 @@ def _choices(
         repeated = spec.own_landmarks - features.size
         reason = f"of {spec.own_landmarks} given rows; {repeated} of them repeat others"
         yield choice("landmarks", features.size, reason)
-    if grown is not None:
-        error = f"an error of {grown.error.value:.3g} ± {grown.error.standard_error:.1g} on sampled rows"
-        reason = f"the smallest, to a tenth, with tol={spec.tol}: {error}"
-        if grown.stopped:
-            reason = f"{error}, above tol={spec.tol}: stopped by {grown.stopped}"
-        yield choice("size", grown.size, reason)
-    elif spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
+    if spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
         yield choice("size", features.size, fit.size_reason)
     if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.errors import DeviceMemoryError, MemoryLimitError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.plan import check_peak, plan_resolved, worker_bytes
-from bigkpca.fitting.features import SizeLimits
 from bigkpca.spec import ResolvedFit
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small compared with what a process needs anyway
@@ -18,12 +15,9 @@ _LEAST_SIZE = 10  # that is advised
 _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
-def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
-    """The largest size within the memory limits of this process and of the workers. Raises MemoryLimitError if a fit
-    needs more than `limit` bytes in a process, or than the workers may use; with a tolerance, if even a size of 10
-    does. Raises DeviceMemoryError if a device has too little memory."""
-    if fit.spec.tol is not None:
-        return _size_limits(rows, fit, engine, limit)
+def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
+    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than the workers may use, and
+    DeviceMemoryError if a device has too little memory."""
     device = engine.device
 
     def needed(fit: ResolvedFit) -> int:
@@ -36,7 +30,6 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
         lambda threads: worker_bytes(rows, fit, threads, device),
         lambda threads: plan_resolved(rows, fit, threads, device).device_bytes,
     )
-    return SizeLimits(fit.size, memory=limit)
 
 
 def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> str:
@@ -50,37 +43,6 @@ def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) 
         return f"{_smallest(fit, needed)}: allow more"
     method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
     return f"{method} with a size of {size} would fit"
-
-
-def _size_limits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> SizeLimits:
-    """The largest size of a fit with a tolerance, and what limits it."""
-    found, device = SizeLimits(fit.size, memory=limit), engine.device
-
-    def peak(fit: ResolvedFit) -> int:
-        return plan_resolved(rows, fit, engine.threads, device).peak_bytes
-
-    def on_device(fit: ResolvedFit) -> int:
-        return plan_resolved(rows, fit, engine.threads, device).device_bytes
-
-    def on_worker(threads: int) -> Callable[[ResolvedFit], int]:
-        return lambda fit: worker_bytes(rows, fit, threads, device)
-
-    limits: list[tuple[str, int, Callable[[ResolvedFit], int]]] = []
-    if limit is not None:
-        limits.append((f"the memory limit of {limit / 1e6:.0f} MB", limit, peak))
-    limits += [(f"the memory of worker {at}", most, on_worker(each)) for at, each, most in engine.workers() if most]
-    if device and engine.client is None and (free := device.free_bytes()) is not None:
-        limits.append((f"the free memory of {device}", free, on_device))
-    for name, allowed, needed in limits:
-        if needed(fit.changed(size=found.largest)) > allowed:
-            size = largest_size_that_fits(fit, allowed, needed)
-            if size is None:
-                too_large = f"{_smallest(fit, needed)}, above {name}"
-                if needed is on_device:
-                    raise DeviceMemoryError(f"{too_large}: use another device, or stop other programs that use it")
-                raise MemoryLimitError(f"{too_large}: allow more")
-            found = replace(found, largest=size - size % 2, limited_by=name)
-    return found
 
 
 def largest_size_that_fits(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> int | None:

@@ -26,8 +26,7 @@ from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.fit import of_devices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
-from bigkpca.fitting.reference import with_reference
-from bigkpca.fitting.sample import drawn_numbers, reference_row_numbers, weights_of
+from bigkpca.fitting.sample import FEW_ROWS, drawn_numbers, weights_of
 from bigkpca.fitting.solve import draw_of, measure_like, rounding_of, solve, solve_rows, span_basis
 from bigkpca.fitting.warnings import (
     far_from_landmarks,
@@ -37,11 +36,9 @@ from bigkpca.fitting.warnings import (
     warn_of,
 )
 from bigkpca.numerics import eigenpairs, precision
-from bigkpca.numerics.drift import REFERENCE_ROWS
-from bigkpca.numerics.growth import PAIRED_ROWS
+from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
-from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
@@ -143,18 +140,6 @@ def fit_like(
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
-    assert model.sums is not None
-    model = with_reference(
-        model,
-        chosen.reference,
-        model.sums.count,
-        spec.random_state,
-        engine,
-        spec,
-        found.span,
-        chosen.reference_weights,
-        chosen.weight,
-    )
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
@@ -171,22 +156,18 @@ def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> Chosen
     """The features of a model, with the rows that their error on these rows is measured on."""
     assert like.sums is not None
     features, spec = like.features, fit.spec
-    reference = reference_row_numbers(rows, fit, engine)
-    few, weight = drawn_numbers(rows, PAIRED_ROWS, spec.random_state, FEW, engine)
+    few, weight = drawn_numbers(rows, FEW_ROWS, spec.random_state, FEW, engine)
     sample = np.empty(0, np.intp)
     if spec.keeps_sample:
         drawn = np.sort(drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine).numbers)
         sample = spread(drawn, spec.preimage_rows(fit.sample))
-    found_few, found_reference, found_sample, apart = read_sets(rows, engine, few, reference, sample, fit.apart)
+    found_few, found_sample, apart = read_sets(rows, engine, few, sample, fit.apart)
     return ChosenFeatures(
         features,
         like.sums.about,
-        None,
         (),
         found_sample if spec.keeps_sample else None,
         found_few,
-        found_reference if fit.reference_rows else found_few[:REFERENCE_ROWS],
-        weights_of(rows, reference if fit.reference_rows else few[:REFERENCE_ROWS]),
         weights_of(rows, few),
         apart,
         weight,

@@ -14,14 +14,13 @@ from bigkpca.execution.passes import WeightedDraw, block_columns, read_sets, wei
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
-from bigkpca.numerics.growth import JUDGING_ROWS
 from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.numerics.moments import ColumnMoments, represented
-from bigkpca.numerics.random_streams import FEW, HELD_OUT, PAIRS, SAMPLE, UNSEEN, random_stream
+from bigkpca.numerics.random_streams import FEW, PAIRS, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
-_HELD_OUT_ROWS = 1024
+FEW_ROWS = 1024
 _ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by weights
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
@@ -31,13 +30,10 @@ class SampledRows:
     """Rows read by number, in the order and dtype of the data."""
 
     sample: Array  # (m, d), uniform without replacement: the rows that all choices are made from
-    few: Array  # at most 2048 of the sample, on which choices are judged; drawn, since strides may hit periods
+    few: Array  # at most 1024 of the sample, on which choices are judged; drawn, since strides may hit periods
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
-    held_out: Array  # rows outside the sample, on which a size is judged; 0 rows unless the size grows
-    reference: Array  # from all rows, in random order, by an independent stream: `reference_row_numbers`
     apart: Array  # rows that take no part in the fit, by which other rows are judged
-    few_weights: Array | None  # weights of `few` and of `reference`; None if all are 1
-    reference_weights: Array | None
+    few_weights: Array | None  # weights of `few`; None if all are 1
     by_weight: DrawnByWeight | None  # None if rows have no weights
 
     def weight(self, rows: Rows) -> float:
@@ -71,12 +67,11 @@ class SampledRows:
 
 @dataclass(frozen=True)
 class DrawnByWeight:
-    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), those of
-    the rows `held_out`, and the `draw` from all rows."""
+    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and the
+    `draw` from all rows."""
 
     order: Array
     weights: Array
-    held_out: Array
     draw: WeightedDraw
 
 
@@ -145,25 +140,17 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
     """Draw the bounded sample, and read all individual rows of the fit at once. Raises DataError if all sampled rows
     are equal."""
     n, m, spec = fit.n, fit.sample, fit.spec
-    own = held_out = np.empty(0, np.intp)
-    draw = None
+    own, draw = np.empty(0, np.intp), None
     if rows.weights is None:
         numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(n, m, replace=False))
     else:
-        draw = weighted_draw(rows, m if spec.tol is None else m + _HELD_OUT_ROWS, spec.random_state, SAMPLE, engine)
-        numbers = np.sort(draw.numbers[:m])
+        draw = weighted_draw(rows, m, spec.random_state, SAMPLE, engine)
+        numbers = np.sort(draw.numbers)
     if isinstance(spec.landmarks, landmarks.RowNumbers):
         if (last := spec.landmarks.numbers.max()) >= n:
             raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
         own = spec.landmarks.numbers.astype(np.intp)
-    if draw is not None:  # those that would be drawn next
-        held_out = np.sort(draw.numbers[m:])
-    elif spec.tol is not None:  # row numbers outside the sample, without a list of all n
-        count = min(_HELD_OUT_ROWS, n - m)
-        ranks = np.sort(random_stream(spec.random_state, HELD_OUT).choice(n - m, count, replace=False))
-        held_out = ranks + np.searchsorted(numbers - np.arange(m), ranks, side="right")
-    reference = reference_row_numbers(rows, fit, engine)
-    sample, own, others, reference_rows, apart = read_sets(rows, engine, numbers, own, held_out, reference, fit.apart)
+    sample, own_rows, apart = read_sets(rows, engine, numbers, own, fit.apart)
     # The first comparison settles most cases cheaply.
     if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
         those = "" if draw is None else " of positive weight"
@@ -171,23 +158,13 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
             f"{rows.where}: all {len(sample)} sampled rows{those} are equal: constant data have no kernel principal "
             "components"
         )
-    weights, of_others = weights_of(rows, numbers), weights_of(rows, held_out)
-    if draw is None or weights is None or of_others is None:
-        by_weight, few = None, random_stream(spec.random_state, FEW).choice(m, min(JUDGING_ROWS, m), replace=False)
-    else:
-        by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers[:m]), weights, of_others, draw)
-        few = by_weight.order[:JUDGING_ROWS]
-    return SampledRows(
-        sample,
-        sample[few],
-        own,
-        others,
-        reference_rows,
-        apart,
-        None if weights is None else weights[few],
-        weights_of(rows, reference),
-        by_weight,
-    )
+    weights = weights_of(rows, numbers)
+    if draw is None or weights is None:
+        few = random_stream(spec.random_state, FEW).choice(m, min(FEW_ROWS, m), replace=False)
+        return SampledRows(sample, sample[few], own_rows, apart, None, None)
+    by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers), weights, draw)
+    few = by_weight.order[:FEW_ROWS]
+    return SampledRows(sample, sample[few], own_rows, apart, weights[few], by_weight)
 
 
 class DrawnNumbers(NamedTuple):
@@ -219,13 +196,6 @@ def weights_of(rows: Rows, numbers: Array) -> Array | None:
         if here.any():
             found[here] = rows.weights.of(block.start, block.stop)[numbers[here] - block.start]
     return found
-
-
-def reference_row_numbers(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array:
-    """Numbers of the rows whose scores and residuals a model keeps, in random order: drawn from all rows of positive
-    weight, with equal chances and independently of the sample from which landmarks, sigma and sizes are chosen; a row
-    may be in both."""
-    return drawn_numbers(rows, fit.reference_rows, fit.spec.random_state, UNSEEN, engine, equal=True).numbers
 
 
 def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:

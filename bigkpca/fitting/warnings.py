@@ -100,18 +100,16 @@ def warn_if_not_uniform(spec: FitSpec) -> None:
         )
 
 
-def warn_above_tolerance(size: int, error: float, stopped: str, spec: FitSpec) -> None:
-    """Warn that memory or time ended the growth of the size before its error met the tolerance."""
-    warn(
-        f"tol={spec.tol} was not met: {stopped} ended the growth at size {size}, which leaves an error of {error:.3g}",
-        ToleranceWarning,
-    )
+def warn_above_tolerance(size: int, error: float, stopped: str, tol: float) -> None:
+    """Warn that a size leaves an error above the tolerance, and what stopped its growth."""
+    advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
+    warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
 
 
 def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
     """Warn if a size chosen for other rows leaves an error above the tolerance on these. Returns whether it does."""
-    error = found.certificate.unexplained
-    beyond = spec.tol is not None and found.certificate.confidence > 0 and error > spec.tol
+    error = found.certificate.error
+    beyond = spec.tol is not None and error > spec.tol
     if beyond:
         warn(
             f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "

@@ -108,6 +108,12 @@ class Certificate(ShowsSummary):
     arrays = arrays_of
 
     @property
+    def error(self) -> float:
+        """The error that is compared with a tolerance: the unexplained share, if it is proven, otherwise the largest
+        eigenvalue of E as a share of the first eigenvalue."""
+        return self.unexplained if self.proven else float(self.missed[0])
+
+    @property
     def of_products(self) -> bool:
         """Whether components come from products with the exact Gram matrix."""
         return not np.isnan(self.residuals).all()

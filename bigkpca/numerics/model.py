@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypedDict
 
 import numpy as np
@@ -12,17 +13,16 @@ import numpy as np
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.array_api import on_host
+from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.drawing import DrawnRows
-from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Place, has_landmarks
 from bigkpca.numerics.linalg import all_aligned
-from bigkpca.numerics.linear_pca import Captured
+from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, spread
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, OneHot, ShiftedSums
-from bigkpca.numerics.outliers import Calibration
 from bigkpca.numerics.preimages import (
     Automatic,
     Decode,
@@ -76,16 +76,10 @@ class Model(ShowsSummary):
         Spec, rows and choices of the fit.
     decoder : Decoder or None
         Maps scores back to rows; None if the kernel does not allow the default method.
-    reference : Reference or None
-        The distribution of scores and residuals over rows of the fit, with which later rows are compared; None for
-        precomputed kernels, after `partial_fit`, and if numbers overflow.
     drawn : DrawnRows or None
         The rows that bounds with 95 % confidence and estimates come from, kept for when rows are added.
-    captured : Captured or None
-        The share of the columns that the scores explain, beside linear PCA, from sampled rows of the fit; None if there
-        are too few, for kernels that do not compare quantities, and after rows were added.
     calibration : Calibration or None
-        Rows that took no part in the fit, by which it is judged how unusual other rows are; None if there are none.
+        Rows that took no part in the fit, by which other rows are judged; None if none were set aside.
     """
 
     features: FeatureMap
@@ -95,8 +89,6 @@ class Model(ShowsSummary):
     certificate: Certificate
     provenance: Provenance = field(default_factory=Provenance)
     decoder: Decoder | None = None
-    reference: Reference | None = None
-    captured: Captured | None = None
     drawn: DrawnRows | None = None
     calibration: Calibration | None = None
 
@@ -134,6 +126,16 @@ class Model(ShowsSummary):
             "trust": self.certificate.trust,
         }
         return Summary(f"Model of {self.components} components", facts, columns)
+
+    @cached_property
+    def captured(self) -> Captured | None:
+        """The share of the columns that the scores explain, beside linear PCA, from the calibration rows; None without
+        these, if they are too few, and for kernels that do not compare quantities."""
+        held = self.calibration
+        if held is None:
+            return None
+        few = spread(held.count, max(1, MOST_VALUES // self.columns))
+        return captured(self.features, held.rows[few], held.scores[few], seen=False)
 
     @property
     def weighted(self) -> bool:
@@ -228,11 +230,10 @@ class Model(ShowsSummary):
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
 
     def leading(self, r: int) -> Model:
-        """The model of only the r leading components, without pre-image, references and calibration."""
+        """The model of only the r leading components, without pre-image and calibration."""
         s = self.solution
         fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        others: dict[str, Any] = dict.fromkeys(("decoder", "reference", "captured", "calibration"))
-        return replace(self, solution=fewer, certificate=Certificate.of(r), **others)
+        return replace(self, solution=fewer, certificate=Certificate.of(r), decoder=None, calibration=None)
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""

@@ -12,8 +12,8 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import statistics_of_rows
+from bigkpca.numerics.calibration import COMBINED, REASONS
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import COMBINED, REASONS
 from bigkpca.plots.clouds import MOST_DOTS, dots_of, scatter
 from bigkpca.plots.rows import ShownScores, manifest_of, sampled_rows, spread_row_numbers, stored_values
 from bigkpca.plots.style import current_colors, plain_ticks

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.calibration import REASONS
 from bigkpca.numerics.certificate import FAIR, MODERATE, SMALL, SOLID
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import REASONS
 from bigkpca.plots.clouds import draw_scores
 from bigkpca.plots.outliers import JudgedRows, draw_unusual
 from bigkpca.plots.rows import RowLabels

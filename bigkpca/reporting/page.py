@@ -16,10 +16,10 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import restored_rows
 from bigkpca.fitting.preimage import of_leading
+from bigkpca.numerics.calibration import usual_errors
 from bigkpca.numerics.display import number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import usual_errors
 from bigkpca.plots.along import STEPS, walk_along
 from bigkpca.plots.pictures import PictureFrame
 from bigkpca.plots.tables import relations

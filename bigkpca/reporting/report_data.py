@@ -110,7 +110,7 @@ def collect_report_data(
         own = fitted_to(model, rows.fingerprint)
         at, X = sample = sampled_rows(rows, numbers, progress)
         if own and model.captured is not None and model.captured.components == found.shape[1]:
-            explained = model.captured  # of a model without the rows that are judged
+            explained = model.captured  # of rows that took no part in the fit
         else:
             with single_threaded_blas:
                 explained = captured(model.features, X, found[at], seen=own)

@@ -12,7 +12,6 @@ from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics import landmarks
 from bigkpca.numerics.drawing import DRAWN_ROWS
-from bigkpca.numerics.drift import REFERENCE_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.numerics.landmarks import LandmarkRule
@@ -73,11 +72,6 @@ class ResolvedFit:
     def drawn(self) -> int:
         """About the number of rows that a pass draws to bound what landmarks miss."""
         return min(self.n, self.most_drawn)
-
-    @property
-    def reference_rows(self) -> int:
-        """Number of rows drawn for the reference; 0 if those of the sample serve, from which no landmarks are made."""
-        return min(self.drawn, REFERENCE_ROWS)
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""

@@ -109,8 +109,8 @@ class FitSpec(BaseModel):
         None,
         gt=0,
         lt=1,
-        description="with size 'auto': the size grows until the relative trace error (for random features, the "
-        "estimated error of the kernel) is below this",
+        description="with size 'auto': the size is doubled until the unexplained share of the variance (for random "
+        "features, the error of the kernel matrix) is at most this",
     )
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
     n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
@@ -153,8 +153,8 @@ class FitSpec(BaseModel):
     calibration_rows: int = Field(
         0,
         ge=0,
-        description="number of rows that are set aside, at most half of all, to judge by them how unusual other rows "
-        "are",
+        description="number of rows that take no part in the fit, at most half of all: by these it is judged how "
+        "unusual other rows are, how far new ones drift, and what scores explain of the columns",
     )
     random_state: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")

@@ -21,7 +21,7 @@ from pydantic import (
 from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
 from bigkpca.errors import SpecError, unknown_name
-from bigkpca.numerics.outliers import CALIBRATION_ROWS
+from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
 from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
@@ -173,9 +173,9 @@ class Job(JobTable):
 
     @property
     def spec(self) -> FitSpec:
-        """What to fit. With flags, calibration rows are set aside even if the file does not say how many."""
+        """What to fit. Calibration rows are set aside unless the file says how many, if the model can have any."""
         options = self.model.options
-        if self.output.flag is None or "calibration_rows" in options.model_fields_set:
+        if "calibration_rows" in options.model_fields_set or without_weights(options, "calibration_rows"):
             return options
         return options.model_copy(update={"calibration_rows": CALIBRATION_ROWS})
 

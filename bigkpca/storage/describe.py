@@ -88,7 +88,6 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         # Noise that the fit determines is not among these.
         "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
-        "reference_rows": None if model.reference is None else model.reference.rows,
         "calibration_rows": None if model.calibration is None else model.calibration.count,
         "options": {
             key: value for key, value in spec.to_dict().items() if key not in _FACTS and value != default.get(key)

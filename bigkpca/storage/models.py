@@ -28,17 +28,15 @@ from bigkpca.data.zarr import read, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
+from bigkpca.numerics.calibration import Calibration, Limit
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.drawing import DrawnRows
-from bigkpca.numerics.drift import Reference
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import all_aligned
-from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ShiftedSums
-from bigkpca.numerics.outliers import Calibration, Limit
 from bigkpca.numerics.registry import check_plain, name_in
 from bigkpca.storage import groups, records
 
@@ -112,8 +110,6 @@ _PARTS: dict[str, tuple[type, Mapping[str, Shape]]] = {
         {"about": ("D",), "total": ("D",), "products": ("packed",), "errors": ("D",), "coarse": ("D",)},
     ),
     "certificate": (Certificate, Certificate.shapes),
-    "reference": (Reference, Reference.shapes),
-    "captured": (Captured, Captured.shapes),
     "drawn": (DrawnRows, DrawnRows.shapes),
     "calibration": (Calibration, Calibration.shapes),
 }

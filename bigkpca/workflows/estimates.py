@@ -179,7 +179,7 @@ def evaluate(
     model : Model, path of one, or fitted KernelPCA
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     sample : int, optional
-        Number of rows whose kernels with all rows are computed; by default 500, or all.
+        Number of rows between which exact kernels are computed; by default 2000, or all.
     random_state : int
         Seed of the sample.
     **options
@@ -188,7 +188,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Estimates of eigenvalues, residuals, |K - K^|_F and total variance, with standard errors and intervals.
+        The shares of the variance that scores hold and that the features miss, the error of the kernel, and what scores
+        capture of the columns and lose in pre-images.
 
     Raises
     ------
@@ -202,8 +203,7 @@ def evaluate(
 
     Notes
     -----
-    Reads the sampled rows, then makes one pass over the data with `sample` kernels for each row. Source:
-    `docs/numerics.md`, section 15.
+    Reads the sampled rows. Source: `docs/numerics.md`, section 15.
 
     Examples
     --------

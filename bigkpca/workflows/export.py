@@ -16,8 +16,8 @@ from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown, shown_pass
+from bigkpca.numerics.calibration import REASONS
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import REASONS
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS

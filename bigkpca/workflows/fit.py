@@ -32,7 +32,6 @@ def fit(
     data: Any,
     out: AnyPath,
     *,
-    time_budget: str | float | None = None,
     transform: AnyPath | None = None,
     like: AnyModel | None = None,
     sample_weight: Any = None,
@@ -46,9 +45,6 @@ def fit(
         Rows to fit. A path can be a dataset made by `bigkpca ingest`, a Zarr array or group, or a .npy file.
     out : path
         Folder of the model.
-    time_budget : str or float, optional
-        With `tol`: time after which the size stops growing, e.g. "10 min", or seconds. The model records the size
-        reached; a fit with that size gives the same bits.
     transform : path, optional
         Also write the scores of the rows to a feature store at this path, with the same bits as `bigkpca.transform`. If
         the fit runs on threads, features computed in its pass are kept and reused: as many as `memory` leaves room for
@@ -131,12 +127,10 @@ def fit(
     Of the 295 directions that the landmarks span, 117 are left out here, since they could be mostly float32 rounding.
     """
     given, others = of_fit(options)
-    run, spec = RunOptions.of(FitCallOptions, others, time_budget=time_budget), FitSpec.checked(**given)
+    run, spec = RunOptions.of(FitCallOptions, others), FitSpec.checked(**given)
     before = None if like is None else models.model_of(like)
     if before is not None:
         spec = merging.spec_like(before, given)
-    if run.deadline is not None and (spec.tol is None or like is not None):
-        raise SpecError("time_budget limits the growth of the size: use it together with a tolerance, tol")
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
     rows = weighted(open_rows(data, run.array), sample_weight)
@@ -202,7 +196,7 @@ def fit_model(
     from `spec_like`."""
     limit = run.memory_limit
     if like is None:
-        return fit_rows(rows, spec, engine, identity, limit, run.deadline)
+        return fit_rows(rows, spec, engine, identity, limit)
     model = merging.fit_like(rows, like, spec, engine, limit, identity)
     return replace(model, provenance={**model.provenance, "like": models.model_digest(like)})
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from bigkpca.data.blocks import split
 from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.numerics.calibration import COMBINED, REASONS, Calibration
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.outliers import COMBINED, REASONS, Calibration
 from bigkpca.spec.units import parse_share
 from bigkpca.storage import groups, records
 from bigkpca.storage.output import NewArray

@@ -155,5 +155,5 @@ def block_rows_of(found: Found, model: Model) -> int:
 
 def plan_extract(found: Found, model: Model, engine: Engine, threads: int) -> Plan:
     """The cost of extracting features."""
-    judged, size = model.reference is not None or found.job.output.flag is not None, block_rows_of(found, model)
+    judged, size = model.calibration is not None, block_rows_of(found, model)
     return plan_transform(found.rows, model, size, threads, judged=judged, device=engine.device)

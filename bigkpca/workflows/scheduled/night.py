@@ -205,7 +205,7 @@ def extract_block(
             if pure:
                 place.write(block, values)
         residuals = np.empty(0)
-        if expansion is not None and model.reference is not None:
+        if expansion is not None:
             residuals = np.concatenate([residuals, *model.residuals(kept, most_rows, expansion)])
     flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
     compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
@@ -261,7 +261,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "flag": flag,
             "made_by": made_by,
         }
-        expansion = expansion_of(model) if model.reference or flag is not None else None
+        expansion = expansion_of(model) if model.calibration is not None else None
         asked = Asked(size, tuple(sorted(arrays)), _drawn(found.new, found.job.spec.random_state), found.done, flag)
         with _opened(night, request) as place:
             if not found.done:
@@ -300,18 +300,18 @@ def _opened(night: Night, request: dict[str, Any]) -> AbstractContextManager[Out
 def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
     """Record how many new rows are flagged and how far they drifted. Warns where chance does not explain it, and raises
     DriftError if the job asks for that."""
-    job, reference, record = night.found.job, model.reference, night.record
+    job, calibration, record = night.found.job, model.calibration, night.record
     if job.output.flag is not None:
         share = FlaggedShare(job.output.flag, len(night.found.new), sum(each.flagged for each in found))
-        calibration = model.check_calibrated()
+        assert calibration is not None  # without which the job was refused
         record["flagged"] = {**asdict(share), "share": share.share, "range": [*share.range(calibration)]}
         if warning := share.warning(calibration):
             night.warn(warning)
-    if reference is None:
-        night.options.progress.note("drift is not measured, since the model has no reference rows")
+    if calibration is None:
+        night.options.progress.note("drift is not measured, since the model has no calibration rows")
         return
     scores, residuals = (np.concatenate([getattr(each, name) for each in found]) for name in ("scores", "residuals"))
-    drift, most = reference.drift(reference.count(scores, residuals)), job.run.drift_threshold
+    drift, most = calibration.drift(calibration.counted(scores, residuals)), job.run.drift_threshold
     record["drift"] = {**asdict(drift), "threshold": most}
     if drift.figure > most:
         message = f"drift {drift.figure:.3f} is above {most:g}: new rows are unlike those of the fit"
