@@ -64,7 +64,7 @@ FAULTS = [
         "lambda: LinearPCA.of(np.vstack([others, judged]), r)",
         "PCA saw them",
     ),
-    Fault("bigkpca/numerics/drift.py", "2 * self.rows", "2 * rows", "many new rows: chance counts as drift"),
+    Fault("bigkpca/numerics/calibration.py", "2 * self.count", "2 * rows", "many new rows: chance counts as drift"),
     Fault("bigkpca/numerics/evaluation.py", "count - float(sample.mean(row_", "count + float(sample.mean(row_"),
     Fault("bigkpca/numerics/display.py", "rounding=ROUND_CEILING)", "rounding=ROUND_FLOOR)", "proven bounds, in print"),
     Fault(

@@ -27,7 +27,7 @@ from bigkpca.errors import DataError, SpecError
 from bigkpca.estimator.parameters import spec_of
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import without_calibration
-from bigkpca.numerics.outliers import COMBINED
+from bigkpca.numerics.calibration import COMBINED
 from tests.data.cases import case
 from tests.helpers.commands import run
 from tests.helpers.files import shared_file

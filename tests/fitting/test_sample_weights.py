@@ -1,6 +1,5 @@
 """Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,11 +14,9 @@ from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import DataError, SpecError
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.passes import _draw, weighted_draw
-from bigkpca.fitting.features import _error_estimator, feature_map_factory
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
-from bigkpca.fitting.sample import prepare_sample
-from bigkpca.spec import FitSpec, resolve
+from bigkpca.spec import FitSpec
 from tests.fitting.cases import CASES, fitted, not_uniform
 from tests.helpers.fits import scores
 
@@ -196,21 +193,6 @@ def test_landmarks_are_drawn_by_weights(digits):
     few, single = digits[:600], np.where(np.arange(600) == 7, 600.0, 1.0)  # which is a landmark itself
     kpca = KernelPCA(3, sigma=20.0, landmarks="kmeans", size=30, random_state=0).fit(few, sample_weight=single)
     assert (kpca.model_.features.landmarks_in_user_units() == few[7]).all(axis=1).any()
-
-
-@pytest.mark.full
-def test_the_error_that_ends_the_growth_of_a_size_is_weighted(digits):
-    X, weights = digits.astype(np.float64), np.where(digits[:, 36] > 14, 50.0, 1.0)
-    rows, spec = weighted(ArrayRows(X), weights), FitSpec(tol=0.5, sigma=25.0, landmarks="uniform")
-    found, expected = [], []
-    for seed in range(3):
-        fit = replace(resolve(spec.model_copy(update={"random_state": seed}), rows), sample=250).at(125)
-        prepared = prepare_sample(rows, fit, ENGINE)
-        features = feature_map_factory(prepared, fit, ENGINE)(fit)
-        found.append(_error_estimator(prepared, fit.spec)[0](features).value)
-        model = KernelPCA(3, sigma=25.0, landmarks=features.landmarks_in_user_units(), size="auto")
-        expected.append(model.fit(X, sample_weight=weights).certificate_.relative_trace_error)
-    np.testing.assert_allclose(found, expected, rtol=0.01)
 
 
 @pytest.mark.full

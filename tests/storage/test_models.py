@@ -13,7 +13,7 @@ import bigkpca
 from bigkpca import kernels
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.numerics.outliers import Limit
+from bigkpca.numerics.calibration import Limit
 from bigkpca.storage import models
 from bigkpca.storage.describe import info
 from bigkpca.storage.models import _parts, assembled, load_model, model_digest

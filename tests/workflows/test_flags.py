@@ -9,7 +9,7 @@ import zarr
 
 import bigkpca
 from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
-from bigkpca.numerics.outliers import Calibration
+from bigkpca.numerics.calibration import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
 from tests.helpers.commands import run
 
