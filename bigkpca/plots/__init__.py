@@ -61,7 +61,7 @@ def spectrum(
     """Draw the share of the variance of each component, with the bounds of its certificate.
 
     Dots are the components of this model, with a mark for the trust in each. As far as they are known, light bars show
-    the proven range of the exact value, dark bars the range that holds with 95 % confidence, and dashes an estimate.
+    the range from what is proven to what holds with 95 % confidence, and dashes an estimate of the exact value.
 
     Parameters
     ----------
@@ -319,7 +319,10 @@ def columns(
     fitted, most, r = model_of(model), _count("n_columns", n_columns), _count("n_components", n_components)
     if data is None:
         if fitted.captured is None:
-            raise SpecError("what the scores of this model explain of its columns is not known: pass rows as data")
+            raise SpecError(
+                "what the scores of this model explain of its columns is not known: pass rows as data, or fit it with "
+                "calibration_rows=2000"
+            )
         own = fitted.names or range(fitted.columns)
         places = fitted.variables or {_column_name(name): slice(j, j + 1) for j, name in enumerate(own)}
         axes = own_or_new(axes)

@@ -79,12 +79,23 @@ def draw_curves(axes: Axes, along: Walk, x: Array | None) -> None:
     axes.set(xlabel="column", ylabel="value")
 
 
+def deviations(model: Model) -> Array | None:
+    """Standard deviations (d,) of the columns, from the rows that the pass of the fit drew, or from those that the
+    model keeps; None without any."""
+    drawn = model.drawn
+    if drawn is not None:
+        X, shares = drawn.X.astype(np.float64), drawn.weights / drawn.probabilities
+        mean = shares @ X / shares.sum()
+        return np.asarray(np.sqrt(shares @ (X - mean) ** 2 / shares.sum()))
+    own = model.features.landmarks_in_user_units()
+    return None if own is None else np.asarray(own.std(axis=0, dtype=np.float64))
+
+
 def draw_bars(axes: Axes, along: Walk, model: Model, most: int) -> None:
-    """The change of each column from the first to the last pre-image, in its standard deviations if the model knows
-    them; of more than `most` columns, those that change most."""
+    """The change of each column from the first to the last pre-image, in its standard deviations if the model has rows;
+    of more than `most` columns, those that change most."""
     change, unit = along.rows[-1] - along.rows[0], ""
-    if model.captured is not None:
-        spread = model.features.unscaled(np.sqrt(model.captured.variance))
+    if (spread := deviations(model)) is not None:
         change, unit = np.divide(change, spread, out=np.zeros(len(change)), where=spread > 0), " (in SD of the column)"
     shown = np.argsort(-np.abs(change), kind="stable")[:most][::-1]  # from the bottom up
     y, colors = np.arange(len(shown)), current_colors()

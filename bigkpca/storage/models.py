@@ -203,6 +203,9 @@ def _unnamed(about: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in about.items() if key != "name"}
 
 
+_MAY_BE_EMPTY = ("certificate", "drawn")  # of no components, and without landmarks
+
+
 def _checked(
     kind: type,
     plain: Mapping[str, Any],
@@ -229,7 +232,7 @@ def _checked(
             raise SpecError(f"the array {prefix}{key} has the shape {values.shape}, and not ({wanted})")
         # A column of weight 0 has an infinite scale, and nothing may be known of a component.
         usable = ~np.isnan(values) if key == "scale" else np.isfinite(values) | (name == "certificate")
-        if not (usable.all() and (values.size or name == "certificate")):
+        if not (usable.all() and (values.size or name in _MAY_BE_EMPTY)):
             raise SpecError(f"the array {prefix}{key} is empty, or contains NaN or infinity")
     check_plain(kind, {**plain, **found}, f"the part {name!r}")
     return found

@@ -24,16 +24,14 @@ def test_dots_bars_and_dashes_are_the_numbers_of_the_certificate(images, eigenva
     known, scale = kpca.certificate_, 1 if eigenvalues else 100
     values = scale * (kpca.eigenvalues_ if eigenvalues else kpca.explained_variance_ratio_)
     axes = plots.spectrum(kpca, eigenvalues=eigenvalues)
-    name = "eigenvalue" if eigenvalues else "explained_variance_ratio"
-    low, high, likely, estimate = (
-        scale * getattr(known, f"{name}_{end}") for end in ("lower", "upper", "likely_upper", "estimate")
-    )
+    shown = known if eigenvalues else known.shares(kpca.model_.solution.total_variance)
+    low, high, estimate = (scale * each for each in (shown.lower, shown.upper, shown.estimate))
     bars = {each.get_label(): list(each) for each in axes.containers}
-    assert list(bars) == ["proven range", "range with 95% confidence"]
-    for label, top in zip(bars, (high, likely), strict=True):
-        np.testing.assert_allclose([bar.get_y() for bar in bars[label]], np.maximum(low, values.min() / 2))
-        np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in bars[label]], top)
-        np.testing.assert_allclose([bar.get_center()[0] for bar in bars[label]], range(1, 7))
+    assert list(bars) == ["from what is proven to 95% confidence"]
+    (drawn,) = bars.values()
+    np.testing.assert_allclose([bar.get_y() for bar in drawn], np.maximum(low, values.min() / 2))
+    np.testing.assert_allclose([bar.get_y() + bar.get_height() for bar in drawn], high)
+    np.testing.assert_allclose([bar.get_center()[0] for bar in drawn], range(1, 7))
     np.testing.assert_array_equal(line(axes, "estimate of the exact value")[1], estimate)
     for word in set(known.trust):
         here = np.array(known.trust) == word
@@ -51,8 +49,8 @@ def test_what_is_not_known_is_not_drawn(digits, axes):
     kpca = KernelPCA(4, method="rff", size=200, random_state=0).fit(digits[:300] * 1.0)
     assert plots.spectrum(kpca.model_.leading(3), axes=axes) is axes  # without a certificate
     assert not axes.patches
-    assert words(axes) == ["estimate"]
-    np.testing.assert_allclose(line(axes, "estimate")[1], 100 * kpca.explained_variance_ratio_[:3])
+    assert words(axes) == ["doubtful"]
+    np.testing.assert_allclose(line(axes, "doubtful")[1], 100 * kpca.explained_variance_ratio_[:3])
 
 
 def test_leading_components_of_a_model_at_a_path(images, tmp_path):
@@ -60,7 +58,7 @@ def test_leading_components_of_a_model_at_a_path(images, tmp_path):
     kpca.save(tmp_path / "m.zarr")
     axes = plots.spectrum(tmp_path / "m.zarr", n_components=2)
     assert sum(len(each.get_xdata()) for each in axes.lines if each.get_label() in kpca.certificate_.trust) == 2
-    assert len(axes.patches) == 4
+    assert len(axes.patches) == 2
     with pytest.raises(SpecError, match="n_components=0: give a number of at least 1"):
         plots.spectrum(kpca, n_components=0)
     with pytest.raises(SpecError, match="a dict is not a model"):

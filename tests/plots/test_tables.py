@@ -61,7 +61,7 @@ def flights():
     """A frame of numbers whose first two columns make most of the distances, and an estimator fitted to it."""
     rng = np.random.default_rng(4)
     frame = pd.DataFrame(rng.normal(size=(200, 4)) * [3, 2, 0.5, 0.1], columns=["a", "b", "c", "d"])
-    return KernelPCA(3, size=60, random_state=0).fit(frame), frame
+    return KernelPCA(3, size=60, calibration_rows=100, random_state=0).fit(frame), frame
 
 
 def test_a_table_of_correlations_has_those_of_plain_statistics(flights):

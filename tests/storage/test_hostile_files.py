@@ -51,8 +51,8 @@ def check_model(path):
     rows = ArrayRows(np.resize(np.abs(X), (7, model.columns)))
     scores = hostile.used(lambda: transformed(model, rows))
     assert scores is None or scores.shape == (7, model.components)
-    if scores is not None and model.reference is not None:
-        drift = hostile.used(lambda: model.reference.drift(model.reference.count(scores, scores[:, 0])))
+    if scores is not None and (held := model.calibration) is not None:
+        drift = hostile.used(lambda: held.drift(held.counted(scores, scores[:, 0])))
         assert drift is None or 0 <= drift.figure <= 1
     facts = hostile.used(lambda: model_info(model, str(path)))
     assert facts is None or facts["kind"] == "model"

@@ -25,18 +25,18 @@ from tests.storage import hostile
 from tests.storage.outputs import FIT, X
 
 
-def test_a_saved_model_is_the_model_with_its_reference_if_it_has_one(home):
-    fitted = fit(X, **FIT)
-    for name, model, rows in (("whole", fitted, 45), ("plain", replace(fitted, reference=None), None)):
+def test_a_saved_model_is_the_model_with_its_calibration_if_it_has_one(home):
+    fitted = fit(ArrayRows(X), **FIT, calibration_rows=9)
+    for name, model, rows in (("whole", fitted, 9), ("plain", replace(fitted, calibration=None), None)):
         save(model, f"{name}.zarr")
         assert model_digest(load_model(f"{name}.zarr")) == model_digest(model)
-        assert info(f"{name}.zarr")["reference_rows"] == rows
+        assert info(f"{name}.zarr")["calibration_rows"] == rows
     assert model_digest(load_model("plain.zarr")) != model_digest(fitted)
-    for name in fitted.reference.shapes:
+    for name in fitted.calibration.shapes:
         np.testing.assert_array_equal(
-            getattr(load_model("whole.zarr").reference, name), getattr(fitted.reference, name)
+            getattr(load_model("whole.zarr").calibration, name), getattr(fitted.calibration, name)
         )
-    zarr.open_array("whole.zarr/reference_lower", mode="r+")[0, 0] = 0.5
+    zarr.open_array("whole.zarr/calibration_residuals", mode="r+")[0] = 0.5
     with pytest.raises(CorruptionError, match="does not match its digest"):
         load_model("whole.zarr")
 
@@ -132,17 +132,16 @@ def test_a_limit_is_checked():
     ):
         with case(wrong), pytest.raises(SpecError, match=message):
             assembled({**about, "calibration": {"limit": wrong}}, arrays)
-    del arrays["calibration_values"]
-    with pytest.raises(SpecError, match="the part 'calibration' lacks its parameter values"):
+    del arrays["calibration_scores"]
+    with pytest.raises(SpecError, match="the part 'calibration' lacks its parameter scores"):
         assembled(about, arrays)
 
 
 def test_parts_that_do_not_make_a_model_are_named():
     rows = ArrayRows(X, names=tuple("abcd"), one_hot=(OneHot("kind", 1, 3),))
-    about, arrays = _parts(fit(rows, **FIT, standardize=True))
+    about, arrays = _parts(fit(rows, **FIT, standardize=True, calibration_rows=9))
     assert assembled(about, arrays).variables == {"a": slice(0, 1), "kind": slice(1, 3), "d": slice(3, 4)}
-    scale, edges = arrays["scale"], arrays["reference_edges"]
-    references = [{"rows": rows} for rows in (0, -1, 2.5, True, "many", 10**30)]
+    scale, held = arrays["scale"], arrays["calibration_scores"]
     categories = [["kind", 1, 3], ["other", 2, 4]], [["kind", 1]], {"kind": 1}
     for changes, others, message in (
         ({"solution": {"total_variance": -1.0}}, {}, "total_variance is -1.0, not a positive number"),
@@ -155,11 +154,9 @@ def test_parts_that_do_not_make_a_model_are_named():
         ({"decoder": {"name": "x"}}, {}, "'x'"),
         ({"one_hot": [["kind", 1, 9]]}, {}, "columns of categories up to column 9, of 4"),
         *(({"one_hot": wrong}, {}, "one_hot is") for wrong in categories),
-        *(({"reference": wrong}, {}, "reference") for wrong in (*references, [], "x", {}, {"rows": 5, "name": 1})),
-        ({}, {"reference_edges": edges[:, ::-1]}, "do not ascend"),
-        ({}, {"reference_edges": (edges[::-1, ::-1] > 0).astype(np.uint8)}, "do not ascend"),
-        ({}, {"reference_edges": edges * np.nan}, "is empty, or contains NaN"),
-        ({}, {"reference_edges": edges[:-1]}, r"reference_edges has the shape \(3, 64\), and not \(r\+1, m\)"),
+        *(({"calibration": wrong}, {}, "calibration") for wrong in ([], "x", {"rows": 5, "name": 1})),
+        ({}, {"calibration_scores": held * np.nan}, "is empty, or contains NaN"),
+        ({}, {"calibration_scores": held[:-1]}, r"calibration_\w+ has the shape \(\d(, \d)?,?\), and not \(c"),
         ({}, {"offset": None}, "the array mean, components or offset is missing"),
         ({}, {"scale": -scale}, "the array scale holds numbers that are not positive"),
         ({}, {"scale": scale[:3]}, r"the array scale has the shape \(3,\), and not \(d\)"),
