@@ -41,7 +41,7 @@ _OF_WORKER = 160_000_000  # of a worker that has imported this package, measured
 _OF_DEVICE = 2**28  # of a library: code, work space for the products of each thread, gaps between arrays
 _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
 _SQUARES = 10  # D x D in float64 of an eigenproblem and its certificate; see `_solution`
-_JUDGED = 2048  # rows of each set that is drawn: for the error of landmarks, the reference, and others
+_JUDGED = 2048  # rows of each set that is drawn: by which a fit is judged, and on which choices are tried
 _MATRIX_BLOCKS = 18  # n x (r + 10) in float64 of products with a matrix: basis, images, and work space
 
 
@@ -264,9 +264,8 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = No
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
-    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. The cost
-    that RPCholesky over all rows adds depends on the data and is not counted. Raises SpecError for more rows than
-    `exact` can handle."""
+    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. Raises
+    SpecError for more rows than `exact` can handle."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
@@ -274,10 +273,10 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
     n, d, D, features, width, block = fit.n, fit.d, fit.size, _map(fit), _width(fit), _block_rows(rows, fit)
     row, r, judged, kept = _row(rows), components(fit.spec, D), min(n, _JUDGED), _kept_rows(fit)
     passes, passing = _passes(rows, fit, threads, device)
-    beside = features.nbytes + (3 * judged + kept) * row
+    beside = features.nbytes + (2 * judged + kept) * row
     array_bytes = max(_sample(rows, fit, threads), beside + max(passing, _solution(fit, threads)))
     of_sums = 8 * D * (D + 2) if width is None else 0
-    result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + judged * (r + 1)) + kept * row
+    result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (judged + kept) * row
     plan = _planned(rows, D, block, array_bytes, result_bytes, passes)
     plan = replace(plan, bytes_read=plan.bytes_read + row * min(n, fit.sample * rows.grain))
     if fit.spec.exact:  # solved here
@@ -329,8 +328,6 @@ def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
         choosing = fit.rule.working_bytes(m, d, D, itemsize)
     else:
         choosing = spec.method_value.working_bytes(m, d, D) + 24 * 1024 * D
-    if spec.tol is not None:  # rows, features of some, and their products, of each size that is tried
-        choosing += _JUDGED * _row(rows) + 16 * (D * D + _JUDGED * (D + d))
     choosing += m * d * itemsize * (1 + spec.scales) + threads * itemsize * 1024 * D
     return max(sample_bytes(rows, fit, threads), _drawn(rows, fit) + choosing)
 
@@ -406,7 +403,7 @@ def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
 
 
 def _drawn(rows: Rows, fit: ResolvedFit) -> int:
-    return (fit.sample + 2 * min(fit.n, _JUDGED) + fit.spec.calibration_rows) * _row(rows)
+    return (fit.sample + min(fit.n, _JUDGED) + fit.spec.calibration_rows) * _row(rows)
 
 
 def plan_transform(

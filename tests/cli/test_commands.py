@@ -101,7 +101,7 @@ def test_info_of_everything(made, tmp_path):
     assert model["options"] == {"n_components": 6, "size": 40}
     shown = run("info", made.model).stdout
     assert re.search("^noise +none$", shown, re.M)
-    assert re.search("^reference rows +150$", shown, re.M)
+    assert re.search("^calibration rows +none$", shown, re.M)
 
 
 def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
@@ -309,14 +309,11 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert refused.exit_code == 4
     assert re.search(r"needs \d+ MB in a process, but 20 MB are allowed: ask for a smaller --sample", refused.stderr)
     evaluated = run("evaluate", made.model, made.dataset, "-q").stdout
-    approximation = r"\napproximation: (all|\d of) 6 components are within 10% of an exact eigenvalue[^\n]*\n"
-    captured = (
-        r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA \(\d+ rows that were left out of both\)\n"
-    )
-    lost = (
-        r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA \(\d+ rows that were left out of both\)\n\Z"
-    )
-    assert re.search(approximation + captured + lost, evaluated)
+    errors = r"explained by the scores    0\.\d+ ± \S+\nmissed by the features .*\nerror of the kernel .*\n"
+    those = r"\(\d+ rows that were left out of PCA, but not of kernel PCA\)\n"
+    captured = r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA " + those
+    lost = r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA " + those
+    assert re.search(errors + captured + lost + r"\Z", evaluated)
     for path in (made.dataset, made.model):
         told = run("verify", path, "-q", "--timeout", "60 s").stdout
         assert told.endswith("\nall intact\n")

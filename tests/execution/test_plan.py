@@ -14,6 +14,7 @@ from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.plan import check_peak, in_process, plan_fit, plan_transform, process_bytes, worker_bytes
 from bigkpca.fitting.memory_limits import largest_size_that_fits
 from bigkpca.numerics import eigenpairs, landmarks, methods
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
@@ -29,7 +30,11 @@ def rows(n, d=50, dtype=np.float32):
 def model(size=100):
     """Of rows with 50 columns, and with ten components."""
     features = KernelRows(Gaussian(1.0), np.zeros(50), np.zeros((size, 50), np.float32))
-    return Model(features, eigenpairs.Solution(np.zeros(size), np.zeros((size, 10)), np.ones(10), 1.0))
+    return Model(
+        features,
+        eigenpairs.Solution(np.zeros(size), np.zeros((size, 10)), np.ones(10), 1.0),
+        certificate=Certificate.of(10),
+    )
 
 
 def fit_bytes(n=10**6, d=50, dtype=np.float32, threads=2, **options):

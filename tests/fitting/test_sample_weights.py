@@ -1,6 +1,5 @@
 """Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
 
-
 import numpy as np
 import pytest
 import zarr

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bigkpca.cli import options
 from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
+from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.numerics.landmarks import OwnRows
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import JobRun, read_job
@@ -33,9 +34,12 @@ def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
     )
     job = job_of(tmp_path, text)
     assert job.model.options.model_fields_set == {"n_components", "kernel", "size", "sigma", "random_state"}
-    assert job.spec == FitSpec(n_components=None, kernel="gaussian", size=100, sigma=3.0, random_state=7)
+    assert job.spec == FitSpec(
+        n_components=None, kernel="gaussian", size=100, sigma=3.0, random_state=7, calibration_rows=CALIBRATION_ROWS
+    )
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
-    assert job.spec == FitSpec.checked(**options.given({"kernel": "matern:nu=2.5"})[0])  # as on the command line
+    given = options.given({"kernel": "matern:nu=2.5", "calibration_rows": CALIBRATION_ROWS})[0]
+    assert job.spec == FitSpec.checked(**given)  # as on the command line
 
 
 def check_equal(job, values):
@@ -50,7 +54,8 @@ def check_equal(job, values):
     spec = dict(values["model"])
     assert job.model.path == spec.pop("path")
     assert job.model.options.model_fields_set == set(spec)
-    assert job.spec == FitSpec(**{name: None if value == "none" else value for name, value in spec.items()})
+    fitted = FitSpec(**{name: None if value == "none" else value for name, value in spec.items()})
+    assert job.model.options == fitted
 
 
 @given(values=jobs(), data=st.data())
@@ -135,12 +140,16 @@ def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path):
         assert reason in problems_of_model(tmp_path, f'landmarks = "{name}.npy"')[0]
 
 
-def test_a_job_that_flags_rows_sets_some_aside_unless_it_says_how_many(tmp_path):
-    job = job_of(tmp_path, LEAST + "flag = 0.01")
-    assert (job.output.flag, job.spec.calibration_rows, job.model.options.model_fields_set) == (0.01, 2000, set())
-    own = LEAST.replace("[output]", "calibration_rows = 300\n[output]")
-    assert job_of(tmp_path, own + "flag = 0.01").spec.calibration_rows == 300
-    assert job_of(tmp_path, LEAST).spec.calibration_rows == 0
+def test_a_job_sets_rows_aside_unless_it_says_how_many(tmp_path):
+    job = job_of(tmp_path, LEAST)
+    assert (job.spec.calibration_rows, job.model.options.model_fields_set) == (CALIBRATION_ROWS, set())
+    for count in (300, 0):
+        assert (
+            job_of(tmp_path, LEAST.replace("[output]", f"calibration_rows = {count}\n[output]")).spec.calibration_rows
+            == count
+        )
+    exact = LEAST.replace("[output]", 'method = "exact"\n[output]')
+    assert job_of(tmp_path, exact).spec.calibration_rows == 0  # since it cannot leave rows out
 
 
 def test_options_of_a_command_override_those_of_the_file(tmp_path):
