@@ -278,6 +278,8 @@ class FitSpec(BaseModel):
         cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
+        if gamma is None and hasattr(cls, "gamma"):  # its own default
+            del given["gamma"]
         if cls.distance is not None and "sigma" in wanted:
             length: Any = self.length(measured) if self.needs_median else self.sigma
             if gamma is not None:

@@ -39,6 +39,7 @@ from bigkpca.numerics.kernels.base import (
     Sum,
     squared_norms,
 )
+from bigkpca.numerics.kernels.counts import ChiSquared, Tanimoto
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
 from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
@@ -46,6 +47,7 @@ from bigkpca.numerics.registry import Registry, check_plain, name_in
 
 __all__ = [
     "KERNELS",
+    "ChiSquared",
     "Cosine",
     "Distance",
     "Evaluate",
@@ -65,6 +67,7 @@ __all__ = [
     "Sigmoid",
     "Spectrum",
     "Sum",
+    "Tanimoto",
     "from_dict",
     "kernel_class",
     "named",
@@ -84,6 +87,8 @@ KERNELS: Registry[Kernel] = Registry(
         Polynomial,
         Sigmoid,
         Cosine,
+        Tanimoto,
+        ChiSquared,
         Spectrum,
         Precomputed,
     ),
