@@ -20,9 +20,11 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
-from bigkpca.fitting.features import SizeLimits, choose_features
+from bigkpca.fitting.features import choose_features
+from bigkpca.fitting.sample import prepare_sample
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
+from bigkpca.numerics.moments import Rounding
 from bigkpca.spec import FitSpec, resolve
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -157,10 +159,11 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     seconds."""
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
-    chosen = choose_features(rows, fit, SizeLimits(size), engine)
+    chosen = choose_features(prepare_sample(rows, fit, engine), fit, engine)
+    rounding = Rounding.unknown(size)
 
     def one_pass(engine: Engine, rows: Rows = rows) -> float:
-        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine))
+        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, rounding, None, engine))
 
     return rows, one_pass
 

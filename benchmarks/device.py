@@ -45,6 +45,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.array_api import functions_of, on_host
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.model import Model
+from bigkpca.numerics.moments import Rounding
 from bigkpca.spec import FitSpec
 
 COMPONENTS = 50
@@ -89,7 +90,7 @@ def works_of(rows: Rows, model: Model, spec: FitSpec) -> list[Work]:
     B = np.random.default_rng(0).normal(size=(m, _MULTIPLIED))
 
     def one_pass(given: Rows, engine: Engine) -> Any:
-        return sums_of(given, model.features, shift, None, engine)
+        return sums_of(given, model.features, shift, Rounding.unknown(size), None, engine)
 
     def product(given: Rows, engine: Engine) -> Any:
         some = given.part(0, m)
