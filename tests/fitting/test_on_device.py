@@ -220,8 +220,8 @@ def test_a_job_computes_on_its_device_and_warns_about_features_of_another(tmp_pa
 
 
 def test_sums_of_a_fit_are_continued_on_the_same_device_only(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
+    for name in ("_EVERY_SECONDS", "_SHORT_SECONDS", "_MOST_SHARE"):
+        monkeypatch.setattr(checkpoints, name, 0.0)
     expected, computed = model_digest(load_model(folder / "there.zarr")), []
     for first in (DEVICE, None):
         out, done = tmp_path / f"{first}.zarr", []

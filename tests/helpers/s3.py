@@ -102,7 +102,8 @@ class Server:
 
 
 def wait_until_usable(port, log, process, seconds=120):
-    """Return when an object can be written; fails with the log after so many seconds, or when the server has ended."""
+    """Return when objects can be written and read; fails with the log after so many seconds, or when the server has
+    ended. An empty object would not do: SeaweedFS keeps it without the volumes, which come later."""
     from obstore.store import S3Store
 
     plain = {name.lower(): value for name, value in settings(port).items() if name != "AWS_ALLOW_HTTP"}
@@ -111,8 +112,10 @@ def wait_until_usable(port, log, process, seconds=120):
     end = time.monotonic() + seconds
     while True:
         try:
-            tried.put("usable", b"")
-            tried.delete("usable")
+            for name in ("usable", "usable/claim.json"):
+                tried.put(name, bytes(2**16))
+                assert len(tried.get(name).bytes()) == 2**16
+                tried.delete(name)
             return
         except Exception:
             if time.monotonic() > end or process.poll() is not None:

@@ -44,9 +44,9 @@ def dataset(tmp_path_factory, digits):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """Sums are saved after every block. Nothing but these two makes that happen in a test that takes a second."""
-    monkeypatch.setattr(checkpoints, "_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "_SHORT_SECONDS", 0.0)
+    """Sums are saved after every block. Nothing but these makes that happen in a test that takes a second."""
+    for name in ("_EVERY_SECONDS", "_SHORT_SECONDS", "_MOST_SHARE"):
+        monkeypatch.setattr(checkpoints, name, 0.0)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_passes_are_recognised_in_another_process():
 _AT_ONCE = """
 from bigkpca.cli import main
 from bigkpca.workflows import checkpoints
-checkpoints._EVERY_SECONDS = checkpoints._SHORT_SECONDS = 0.0
+checkpoints._EVERY_SECONDS = checkpoints._SHORT_SECONDS = checkpoints._MOST_SHARE = 0.0
 main()
 """
 
