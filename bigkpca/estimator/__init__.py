@@ -334,6 +334,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     calibration_rows : int
         Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
         are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
+    calibration : "random" or "last"
+        Which rows these are. The last ones suit rows that come in time, which resemble those before them.
     random_state : int, RandomState or None
         Seed of all random numbers. None draws a seed, which the model records.
     block_rows : int or None
@@ -424,6 +426,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         preimage: Any = "auto",
         noise: float | None = None,
         calibration_rows: int = 0,
+        calibration: str = "random",
         random_state: Any = None,
         block_rows: int | None = None,
         memory_limit: str | int | None = None,
@@ -452,6 +455,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         self.preimage = preimage
         self.noise = noise
         self.calibration_rows = calibration_rows
+        self.calibration = calibration
         self.random_state = random_state
         self.block_rows = block_rows
         self.memory_limit = memory_limit

@@ -55,9 +55,9 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     """Find unusual rows, of data that do not fit in memory, by kernel PCA.
 
     A row is unusual if the components leave much of it out (its residual), or if it is far from the mean along the
-    components (its distance, Hotelling's T²). The sum of both, each divided by its mean over the fitted rows, is
-    compared with a limit, which comes from rows that took no part in the fit: a new row of the same distribution
-    exceeds it with a probability of at most `alpha`, whatever the distribution is.
+    components (its distance, Hotelling's T²). Whichever is rarer among the fitted rows is compared with a limit, which
+    comes from rows that took no part in the fit: a new row of the same distribution exceeds it with a probability of at
+    most `alpha`, whatever the distribution is.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         until they stay the same, at most three times; the limit then flags this share of the fitted rows.
     calibration_rows : int
         Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
+    random_state : int, optional
+        Seed of all random numbers; by default that of `kpca`.
     device : str, optional
         Device that computes, as in `KernelPCA`; by default that of `kpca`.
 
@@ -114,12 +116,14 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         alpha: float = 0.01,
         contamination: float | str = "auto",
         calibration_rows: int = CALIBRATION_ROWS,
+        random_state: int | None = None,
         device: str | None = None,
     ) -> None:
         self.kpca = kpca
         self.alpha = alpha
         self.contamination = contamination
         self.calibration_rows = calibration_rows
+        self.random_state = random_state
         self.device = device
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
@@ -176,7 +180,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
                 f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
                 f"at least {at_most(1 / (count + 1), 2):g}, or more rows or calibration_rows"
             )
-        return kpca.set_params(calibration_rows=count, device=self.device or kpca.device)
+        seed = kpca.random_state if self.random_state is None else self.random_state
+        return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)
 
     def _limited(self, kpca: KernelPCA, limit: Limit) -> Self:
         """The detector with this kernel PCA and limit, which the model keeps."""

@@ -14,21 +14,26 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import drawn_numbers
-from bigkpca.numerics.calibration import Calibration, precisions_of
+from bigkpca.numerics.calibration import Calibration, Tails, distances, only_rounding, precisions_of
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import CALIBRATION, random_stream
 from bigkpca.spec import FitSpec
 
+_NEVER = 1e300  # above any residual
+
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows, Array]:
-    """The rows that are fitted, and the numbers of the others: the calibration rows, at most half of all, which are
-    drawn with equal chances from the rows of positive weight. Raises SpecError if there are fewer than three."""
+    """The rows that are fitted, and the numbers of the others: the calibration rows, at most half of all, drawn with
+    equal chances from the rows of positive weight, or the last rows. Raises SpecError if there are fewer than three."""
     count = spec.calibration_rows
     if not count:
         return rows, np.empty(0, np.intp)
-    own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else ()
-    numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True).numbers
+    own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else np.empty(0, np.intp)
+    if spec.calibration == "last":
+        numbers = np.arange(rows.shape[0])[::-1][: 2 * count + len(own)]
+    else:
+        numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 3:
         raise SpecError(f"calibration_rows={count}: {rows.where} has too few rows to set some aside: omit it")
@@ -36,17 +41,29 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
     return without(rows, numbers), numbers
 
 
-def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
-    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
-    `weight` is the sum of the weights of the fitted rows."""
+def calibrated(model: Model, X: Array, few: Array, weight: float, engine: Engine) -> Model:
+    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data.
+
+    The rows that the fit drew, or else `few` (q, d) of its sample, say how rare residuals and distances are; `weight`
+    is the sum of the weights of the fitted rows.
+    """
     scores, residuals = scores_and_residuals_of_rows(ArrayRows(X), model, engine)
-    return replace(model, calibration=Calibration(X, precisions_of(model.solution, weight), scores, residuals))
+    precisions, drawn = precisions_of(model.solution, weight), model.drawn
+    fitted, shares = (few, np.ones(len(few))) if drawn is None else (drawn.X, drawn.weights / drawn.probabilities)
+    Y, left = scores_and_residuals_of_rows(ArrayRows(fitted), model, engine)
+    if only_rounding(model.solution):  # no residual is rare
+        left = np.full(len(left), _NEVER)
+    tails = Tails.of(np.array([left.astype(np.float64), distances(precisions, Y)]), shares)
+    held = Calibration(X, precisions, scores, residuals, tails.levels, tails.knots)
+    return replace(model, calibration=held)
 
 
-def calibration_rows_with(model: Model, rows: Rows, seed: int, engine: Engine) -> tuple[Rows, Array | None]:
+def calibration_rows_with(
+    model: Model, rows: Rows, seed: int, engine: Engine, *, last: bool
+) -> tuple[Rows, Array | None]:
     """The new rows that are added to a model, and the calibration rows X (c, d) of old and new rows together: as many
-    as before, of which each new row replaces a random one, in proportion to the weights. None for a model without
-    calibration."""
+    as before, of which each new row, in proportion to the weights, replaces a random one, or the oldest if they are the
+    `last` ones. None for a model without calibration."""
     held = model.calibration
     if held is None:
         return rows, None
@@ -56,10 +73,14 @@ def calibration_rows_with(model: Model, rows: Rows, seed: int, engine: Engine) -
     stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
     expected = held.count * new / (old + new)
     count = min(int(expected + stream.random()), n // 2)
-    numbers = np.sort(drawn_numbers(rows, count, int(stream.integers(2**32)), CALIBRATION, engine, equal=True).numbers)
+    if last:
+        numbers, kept = np.arange(n - count, n), np.arange(count, held.count)
+    else:
+        seeds = int(stream.integers(2**32))
+        numbers = np.sort(drawn_numbers(rows, count, seeds, CALIBRATION, engine, equal=True).numbers)
+        kept = np.sort(stream.permutation(held.count)[len(numbers) :])
     (own,) = read_sets(rows, engine, numbers)
-    kept = stream.permutation(held.count)[len(own) :]
-    return without(rows, numbers), np.concatenate([held.rows[np.sort(kept)], own])
+    return without(rows, numbers), np.concatenate([held.rows[kept], own])
 
 
 def joint_calibration_rows(parts: Sequence[tuple[float, Calibration | None]], seed: int) -> Array | None:

@@ -24,6 +24,12 @@ REASONS = ("", *STATISTICS[:COMBINED])  # of flags 0, 1 and 2
 CALIBRATION_ROWS = 2000  # of jobs and detectors: limits for shares from 0.05 %, and drift from 0.05 on
 _RANGE = 0.95  # confidence of the range of a share
 _MOST_EXACT = 100_000  # rows
+_KNOTS = 64  # of tails
+_TAIL, _LEAST_TAIL, _LEAST_EXCESS = (
+    0.05,
+    10,
+    1e-9,
+)  # the share of rows whose mean excess goes on beyond, and their number
 _ROUNDING = 1e-6  # share of the variance: residuals below are rounding errors
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
@@ -31,26 +37,57 @@ _UNITS = 64  # roundoffs of |φ(x)|² by which residuals may be off
 
 
 def precisions_of(solution: Solution, weight: float) -> Array:
-    """Inverse mean squares over fitted rows with this sum of weights, (r + 1,): of the scores of each component and,
-    last, of what all of them leave out, or 0 if that is only rounding."""
-    values = solution.eigenvalues
-    left = solution.total_variance - float(values.sum())
-    return weight / np.append(values, left if left > _ROUNDING * solution.total_variance else np.inf)
+    """Inverse mean squares of the scores of each component over fitted rows with this sum of weights, (r,)."""
+    return weight / solution.eigenvalues
 
 
-def statistics(precisions: Array, scores: Array, residuals: Array) -> Array:
-    """How unusual rows with these scores Y (n, r) and residuals (n,) are, (3, n), for precisions p (r + 1,):
+def only_rounding(solution: Solution) -> bool:
+    """Whether the residuals of fitted rows are only rounding."""
+    return bool(solution.total_variance - solution.eigenvalues.sum() <= _ROUNDING * solution.total_variance)
 
-        residual   Q  = |φ(x) - φ^(x)|²,   what the components leave out of the row,
-        distance   T² = Σ_j p_j y_j²,      its squared distance from the mean, in standard deviations of the scores,
-        combined   p_(r+1) Q + T² / r,     of which each part has the mean 1 over the fitted rows.
 
-    Source: Hotelling (1931), *Ann. Math. Stat.* 2; Jackson and Mudholkar (1979), *Technometrics* 21; Yue and Qin
-    (2001), *Ind. Eng. Chem. Res.* 40.
+def distances(precisions: Array, scores: Array) -> Array:
+    """T² = Σ_j p_j y_j² of rows with these scores Y (n, r), (n,), for precisions p (r,): the squared distance from the
+    mean, in standard deviations of the scores (Hotelling 1931, *Ann. Math. Stat.* 2)."""
+    return np.asarray(scores.astype(np.float64) ** 2 @ precisions)
+
+
+@dataclass(frozen=True)
+class Tails:
+    """How rare residuals and distances as large as these are: u = -log of the share of rows that have such ones.
+
+    Between knots u is linear, and beyond the largest known value it goes on with its mean excess. levels (k,) are u at
+    the values knots (2, k), of the residual Q and of the distance T², both ascending.
     """
-    Q = residuals.astype(np.float64)
-    T2 = scores.astype(np.float64) ** 2 @ precisions[:-1]
-    return np.array([Q, T2, precisions[-1] * Q + T2 / scores.shape[1]])
+
+    levels: Array
+    knots: Array
+
+    __repr__ = brief
+
+    @classmethod
+    def of(cls, quantities: Array, shares: Array) -> Tails:
+        """Those of quantities (2, m) of rows that stand for these shares (m,) of all."""
+        m, knots = len(shares), []
+        levels = np.linspace(0, np.log(m + 1), _KNOTS)
+        for values in quantities:
+            order = np.argsort(values)
+            ordered, w = values[order], shares[order] / shares.sum()
+            beyond = np.cumsum(w[::-1])[::-1]  # the share of rows that have at least this
+            at = m - np.searchsorted(beyond[::-1], np.exp(-levels)) - 1
+            own, tail = ordered[np.clip(at, 0, m - 1)], min(np.searchsorted(-beyond, -_TAIL), max(m - _LEAST_TAIL, 0))
+            excess = w[tail:] @ (ordered[tail:] - ordered[tail]) / w[tail:].sum()
+            knots.append(np.append(own, own[-1] + max(excess, _LEAST_EXCESS * abs(own[-1]), np.finfo(float).tiny)))
+        return cls(np.append(levels, levels[-1] + 1), np.array(knots))
+
+    def __call__(self, quantities: Array) -> Array:
+        """u of quantities (2, n), (2, n)."""
+        found = []
+        for values, own in zip(quantities, self.knots, strict=True):
+            u, beyond = np.interp(values, own, self.levels), values > own[-1]
+            u[beyond] = self.levels[-1] + (values[beyond] - own[-1]) / (own[-1] - own[-2])
+            found.append(u)
+        return np.array(found)
 
 
 def usual_errors(known: Array, restored: Array) -> Array:
@@ -175,12 +212,14 @@ class Calibration:
     ----------
     rows : (c, d) array
         The calibration rows, in the units and dtype of the data.
-    precisions : (r + 1,) array
-        Of scores and residuals: see `precisions_of`.
+    precisions : (r,) array
+        Of the scores: see `precisions_of`.
     scores : (c, r) array
         Their scores, in the dtype of block work.
     residuals : (c,) array
         What the components leave out of each.
+    levels, knots : (k,) and (2, k) array
+        The `Tails` of residuals and distances of fitted rows.
     limit : Limit or None
         That of a detector, if one was fitted to the rows.
 
@@ -189,7 +228,8 @@ class Calibration:
     >>> rng = np.random.default_rng(0)
     >>> own, new = rng.normal(size=(2, 4000, 1))
     >>> residual = np.ones(4000)
-    >>> calibration = Calibration(own, np.ones(2), own, residual)
+    >>> tails = Tails.of(np.array([residual, own[:, 0] ** 2]), np.ones(4000))
+    >>> calibration = Calibration(own, np.ones(1), own, residual, tails.levels, tails.knots)
     >>> halves = [calibration.counted(new[half], residual[half]) for half in (slice(2000), slice(2000, None))]
     >>> calibration.drift(halves[0] + halves[1]).figure
     0.0
@@ -199,20 +239,24 @@ class Calibration:
 
     shapes: ClassVar[dict[str, Shape]] = {
         "rows": ("c", "d"),
-        "precisions": ("r+1",),
+        "precisions": ("r",),
         "scores": ("c", "r"),
         "residuals": ("c",),
+        "levels": ("k",),
+        "knots": (2, "k"),
     }
     rows: Array
     precisions: Array
     scores: Array
     residuals: Array
+    levels: Array
+    knots: Array
     limit: Limit | None = None
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        shapes = (len(self.rows), len(self.precisions) - 1), (len(self.rows),)
+        shapes = (len(self.rows), len(self.precisions)), (len(self.rows),)
         if (self.scores.shape, self.residuals.shape) != shapes or not len(self.rows):
             raise SpecError(f"a calibration of {len(self.rows)} rows with scores {self.scores.shape}")
 
@@ -220,7 +264,7 @@ class Calibration:
     def values(self) -> Array:
         """Each of the `statistics` of the calibration rows, ascending, (3, c), and raised by more than rounding errors:
         a row that equals a calibration row does not exceed its value, whichever rows are computed together."""
-        found = np.sort(statistics(self.precisions, self.scores, self.residuals), axis=1)
+        found = np.sort(self.statistics(self.scores, self.residuals), axis=1)
         return found * (1 + np.sqrt(np.finfo(self.scores.dtype).eps))
 
     @cached_property
@@ -238,8 +282,21 @@ class Calibration:
         return len(self.rows)
 
     def statistics(self, scores: Array, residuals: Array) -> Array:
-        """The statistics (3, n) of rows with these scores (n, r) and residuals (n,)."""
-        return statistics(self.precisions, scores, residuals)
+        """How unusual rows with these scores Y (n, r) and residuals (n,) are, (3, n):
+
+            residual   Q  = |φ(x) - φ^(x)|², what the components leave out of the row,
+            distance   T², see `distances`,
+            combined   the larger of u(Q) and u(T²), see `Tails`.
+
+        Source: Jackson and Mudholkar (1979), *Technometrics* 21; `docs/numerics.md`, section 23.
+        """
+        both = np.array([residuals.astype(np.float64), distances(self.precisions, scores)])
+        return np.vstack([both, self.parts(both).max(axis=0)])
+
+    def parts(self, values: Array) -> Array:
+        """u (2, n) of the residual and of the distance, from the statistics (3, n), of which `combined` is the
+        larger."""
+        return Tails(self.levels, self.knots)(values[:COMBINED])
 
     def exceeding(self, alpha: float, name: str = "alpha") -> int:
         """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same
@@ -262,15 +319,9 @@ class Calibration:
         below = [np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True)]
         return (1 + self.count - np.array(below)) / (self.count + 1)
 
-    def parts(self, values: Array) -> Array:
-        """The two parts (2, n) of the combined statistic, from the statistics (3, n)."""
-        Q, _, both = values
-        own = self.precisions[-1] * Q
-        return np.array([own, both - own])
-
     def flags(self, values: Array, limit: float) -> Array:
         """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
-        limit, and otherwise 1 or 2 if most of it is the residual or the distance (`REASONS`)."""
+        limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer (`REASONS`)."""
         return np.where(values[COMBINED] > limit, 1 + self.parts(values).argmax(axis=0), 0).astype(np.uint8)
 
     def range(self, alpha: float, rows: int | None = None, confidence: float = _RANGE) -> tuple[float, float]:
@@ -311,7 +362,7 @@ class Calibration:
         for m new and c calibration rows, by the inequality of Dvoretzky, Kiefer and Wolfowitz (1956) with Massart's
         constant (1990), for both samples and all r + 1 quantities.
         """
-        logarithm = np.log(4 * len(self.precisions) / (1 - _DRIFTED))
+        logarithm = np.log(4 * (len(self.precisions) + 1) / (1 - _DRIFTED))
         return float(np.sqrt(logarithm / (2 * rows)) + np.sqrt(logarithm / (2 * self.count)))
 
     def distances(self, counts: Counts) -> Array:
@@ -322,7 +373,7 @@ class Calibration:
 
     def drift(self, counts: Counts) -> Drift:
         """The drift of the rows that were counted."""
-        *scores, residual = np.zeros(len(self.precisions))
+        *scores, residual = np.zeros(len(self.precisions) + 1)
         best = 0
         if counts.rows:
             D = self.distances(counts)

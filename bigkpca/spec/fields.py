@@ -36,6 +36,7 @@ class ProblemOptions(TypedDict, total=False):
     preimage: Any
     noise: float | None
     calibration_rows: int
+    calibration: str
     block_rows: int | None
 
 
@@ -155,6 +156,10 @@ class FitSpec(BaseModel):
         ge=0,
         description="number of rows that take no part in the fit, at most half of all: by these it is judged how "
         "unusual other rows are, how far new ones drift, and what scores explain of the columns",
+    )
+    calibration: Literal["random", "last"] = Field(
+        "random",
+        description="which rows these are: random ones, or the last ones, which suit rows that come in time",
     )
     random_state: int = Field(0, ge=0, description="seed of all random numbers")
     block_rows: int | None = Field(None, ge=1, description="rows per task")

@@ -173,11 +173,14 @@ class Job(JobTable):
 
     @property
     def spec(self) -> FitSpec:
-        """What to fit. Calibration rows are set aside unless the file says how many, if the model can have any."""
+        """What to fit. The last rows are set aside for calibration unless the file says which, if the model can have
+        any."""
         options = self.model.options
-        if "calibration_rows" in options.model_fields_set or without_weights(options, "calibration_rows"):
+        usual: dict[str, Any] = {"calibration_rows": CALIBRATION_ROWS, "calibration": "last"}
+        if without_weights(options, "calibration_rows"):
             return options
-        return options.model_copy(update={"calibration_rows": CALIBRATION_ROWS})
+        given = options.model_fields_set
+        return options.model_copy(update={name: value for name, value in usual.items() if name not in given})
 
     def running(self, **options: Any) -> Job:
         """The same job with other options of a run, except those that are None."""
