@@ -40,7 +40,7 @@ def check_fills(array: Any) -> None:
     for name, value in fills_of(array.attrs).items():
         raise DataError(
             f"the DataArray has the attribute {name}={value}, so some values may mean missing: "
-            f"X.where(X != {value}).drop_attrs(deep=False) makes them NaN, and dropna({array.dims[0]!r}) leaves out "
+            f"X.where(X != {value}).drop_attrs() makes them NaN, and dropna({array.dims[0]!r}) leaves out "
             "their rows"
         )
 
