@@ -39,9 +39,8 @@ def check_fills(array: Any) -> None:
     """Raise DataError for a DataArray of xarray with an attribute that says which numbers mean missing."""
     for name, value in fills_of(array.attrs).items():
         raise DataError(
-            f"the DataArray has the attribute {name}={value}, so some values may mean missing: "
-            f"X.where(X != {value}).drop_attrs(deep=False) makes them NaN, and dropna({array.dims[0]!r}) leaves out "
-            "their rows"
+            f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
+            f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({array.dims[0]!r}) leaves out their rows"
         )
 
 
