@@ -184,11 +184,8 @@ def test_a_fit_without_its_calibration_rows_has_the_same_eigenvalues(X):
     expected = small(landmarks=X[:20], size="auto").fit(X[kept], sample_weight=weights[kept])
     np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
     calibration = found.model_.calibration
-    left = expected.model_.solution.total_variance - expected.eigenvalues_.sum()
-    np.testing.assert_allclose(
-        calibration.precisions, weights[kept].sum() / np.append(expected.eigenvalues_, left), rtol=1e-7
-    )
-    T2 = (expected.transform(X[numbers]) ** 2 * calibration.precisions[:-1]).sum(axis=1)
+    np.testing.assert_allclose(calibration.precisions, weights[kept].sum() / expected.eigenvalues_, rtol=1e-7)
+    T2 = (expected.transform(X[numbers]) ** 2 * calibration.precisions).sum(axis=1)
     np.testing.assert_allclose(calibration.values[1], np.sort(T2), rtol=1e-6)
     np.testing.assert_allclose(calibration.values[0], np.sort(expected.residual(X[numbers])), rtol=1e-6)
 
@@ -501,7 +498,7 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
     assert abs(new - 62 * 1000 / 1254) <= 1.01
     assert found.model_.sums.count == 192 + 1000 - new
     eigenvalues = found.model_.solution.eigenvalues
-    np.testing.assert_allclose(found.calibration_.precisions[:-1], found.model_.sums.weight / eigenvalues)
+    np.testing.assert_allclose(found.calibration_.precisions, found.model_.sums.weight / eigenvalues)
 
 
 @pytest.mark.full
@@ -531,8 +528,7 @@ def test_models_with_calibrations_are_merged_and_share_features(X):
     assert len(set(map(tuple, found.rows)) & set(map(tuple, first.model_.calibration.rows))) == 30
     values = arrays.statistics(both, found.rows).compute()
     np.testing.assert_allclose(np.sort(values, axis=0).T, found.values, rtol=1e-6)
-    left = both.model_.solution.total_variance - both.eigenvalues_.sum()
-    np.testing.assert_allclose(found.precisions, 180 / np.append(both.eigenvalues_, left), rtol=1e-6)
+    np.testing.assert_allclose(found.precisions, 180 / both.eigenvalues_, rtol=1e-6)
     assert bigkpca.merge([first, second]).calibration.values.tobytes() == found.values.tobytes()
 
 
@@ -568,8 +564,7 @@ def test_a_row_far_along_a_component_is_distant_and_a_row_off_the_components_has
     assert found.reasons(rows).tolist() == ["distance", "distance", "residual", ""]
     assert found.predict(rows).tolist() == [-1, -1, -1, 1]
     Q, T2, both = found.statistics(rows).T
-    parts = found.calibration_.parts(np.array([Q, T2, both]))
-    np.testing.assert_allclose(parts, [found.calibration_.precisions[-1] * Q, T2 / 2])
+    np.testing.assert_array_equal(found.calibration_.rarities(np.array([Q, T2]))[2], both)
 
 
 def test_the_column_that_was_changed_contributes_most():

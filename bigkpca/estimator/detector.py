@@ -173,12 +173,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             raise SpecError(f"calibration_rows={count!r}: give a number of at least 1")
         kpca = KernelPCA(0.9, sigma="3 median", size=300, random_state=0) if self.kpca is None else clone(self.kpca)
         alpha = _alpha(self.alpha) if _share(self.contamination) is None else 1.0
-        needed = int(np.ceil(1 / alpha * (1 - 1e-12))) - 1
+        needed = int(np.ceil(2 / alpha * (1 - 1e-12))) - 1
         count = min(int(count), max(n // 4, needed), max(n // 2, 1))
         if count < needed and n:  # without any weight, the fit raises a clearer error
             raise SpecError(
                 f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
-                f"at least {at_most(1 / (count + 1), 2):g}, or more rows or calibration_rows"
+                f"at least {at_most(2 / (count + 1), 2):g}, or more rows or calibration_rows"
             )
         seed = kpca.random_state if self.random_state is None else self.random_state
         return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)
@@ -237,7 +237,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         rows were left out as contamination.
         """
         values = self._in_memory(X)
-        return self.calibration_.p_values(values)[COMBINED]
+        return self.calibration_.p_values(values[:COMBINED])[COMBINED]
 
     def reasons(self, X: Any) -> Array:
         """Which part makes up most of the combined statistic of each row of X (n, d): "residual" or "distance", (n,).

@@ -14,13 +14,11 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import drawn_numbers
-from bigkpca.numerics.calibration import Calibration, Tails, distances, only_rounding, precisions_of
+from bigkpca.numerics.calibration import Calibration, precisions_of
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import CALIBRATION, random_stream
 from bigkpca.spec import FitSpec
-
-_NEVER = 1e300  # above any residual
 
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows, Array]:
@@ -41,21 +39,11 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
     return without(rows, numbers), numbers
 
 
-def calibrated(model: Model, X: Array, few: Array, weight: float, engine: Engine) -> Model:
-    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data.
-
-    The rows that the fit drew, or else `few` (q, d) of its sample, say how rare residuals and distances are; `weight`
-    is the sum of the weights of the fitted rows.
-    """
+def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
+    """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
+    `weight` is the sum of the weights of the fitted rows."""
     scores, residuals = scores_and_residuals_of_rows(ArrayRows(X), model, engine)
-    precisions, drawn = precisions_of(model.solution, weight), model.drawn
-    fitted, shares = (few, np.ones(len(few))) if drawn is None else (drawn.X, drawn.weights / drawn.probabilities)
-    Y, left = scores_and_residuals_of_rows(ArrayRows(fitted), model, engine)
-    if only_rounding(model.solution):  # no residual is rare
-        left = np.full(len(left), _NEVER)
-    tails = Tails.of(np.array([left.astype(np.float64), distances(precisions, Y)]), shares)
-    held = Calibration(X, precisions, scores, residuals, tails.levels, tails.knots)
-    return replace(model, calibration=held)
+    return replace(model, calibration=Calibration(X, precisions_of(model.solution, weight), scores, residuals))
 
 
 def calibration_rows_with(

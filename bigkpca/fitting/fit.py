@@ -83,7 +83,7 @@ def fit_rows(
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, sample, spec, engine, span)
-    return calibrated(model, chosen.apart, chosen.few, chosen.weight, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
 def of_columns(rows: Rows) -> Provenance:

@@ -140,7 +140,7 @@ def fit_like(
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
-    return calibrated(model, chosen.apart, chosen.few, chosen.weight, engine) if spec.calibration_rows else model
+    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
 def columns_of(model: Model) -> Provenance:
@@ -221,7 +221,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     spec = FitSpec.of(first)
     merged = _with_sums(first, joined, spec, added[1:], devices, first.provenance["spec"])
     apart = joint_calibration_rows(weights, spec.random_state)
-    return merged if apart is None else calibrated(merged, apart, apart, joined.sums.weight, engine)
+    return merged if apart is None else calibrated(merged, apart, joined.sums.weight, engine)
 
 
 def _with_sums(
@@ -349,4 +349,4 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     joined = BlockSums(model.sums, (), model.drawn) + more
     devices = [*_devices(model), *(engine.devices or [CPU])]
     larger = _with_sums(model, joined, fit.spec, added, devices, recorded)
-    return larger if apart is None else calibrated(larger, apart, few, joined.sums.weight, engine)
+    return larger if apart is None else calibrated(larger, apart, joined.sums.weight, engine)

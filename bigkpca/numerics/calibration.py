@@ -24,13 +24,8 @@ REASONS = ("", *STATISTICS[:COMBINED])  # of flags 0, 1 and 2
 CALIBRATION_ROWS = 2000  # of jobs and detectors: limits for shares from 0.05 %, and drift from 0.05 on
 _RANGE = 0.95  # confidence of the range of a share
 _MOST_EXACT = 100_000  # rows
-_KNOTS = 64  # of tails
-_TAIL, _LEAST_TAIL, _LEAST_EXCESS = (
-    0.05,
-    10,
-    1e-9,
-)  # the share of rows whose mean excess goes on beyond, and their number
-_ROUNDING = 1e-6  # share of the variance: residuals below are rounding errors
+_TAIL, _LEAST_TAIL = 0.05, 10  # the share of the rows whose mean excess goes on beyond the largest, and their number
+_OF_BOTH = 2  # the least number of rows that a share stands for: one may have the largest residual, one distance
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
 _UNITS = 64  # roundoffs of |φ(x)|² by which residuals may be off
@@ -41,53 +36,10 @@ def precisions_of(solution: Solution, weight: float) -> Array:
     return weight / solution.eigenvalues
 
 
-def only_rounding(solution: Solution) -> bool:
-    """Whether the residuals of fitted rows are only rounding."""
-    return bool(solution.total_variance - solution.eigenvalues.sum() <= _ROUNDING * solution.total_variance)
-
-
 def distances(precisions: Array, scores: Array) -> Array:
     """T² = Σ_j p_j y_j² of rows with these scores Y (n, r), (n,), for precisions p (r,): the squared distance from the
     mean, in standard deviations of the scores (Hotelling 1931, *Ann. Math. Stat.* 2)."""
     return np.asarray(scores.astype(np.float64) ** 2 @ precisions)
-
-
-@dataclass(frozen=True)
-class Tails:
-    """How rare residuals and distances as large as these are: u = -log of the share of rows that have such ones.
-
-    Between knots u is linear, and beyond the largest known value it goes on with its mean excess. levels (k,) are u at
-    the values knots (2, k), of the residual Q and of the distance T², both ascending.
-    """
-
-    levels: Array
-    knots: Array
-
-    __repr__ = brief
-
-    @classmethod
-    def of(cls, quantities: Array, shares: Array) -> Tails:
-        """Those of quantities (2, m) of rows that stand for these shares (m,) of all."""
-        m, knots = len(shares), []
-        levels = np.linspace(0, np.log(m + 1), _KNOTS)
-        for values in quantities:
-            order = np.argsort(values)
-            ordered, w = values[order], shares[order] / shares.sum()
-            beyond = np.cumsum(w[::-1])[::-1]  # the share of rows that have at least this
-            at = m - np.searchsorted(beyond[::-1], np.exp(-levels)) - 1
-            own, tail = ordered[np.clip(at, 0, m - 1)], min(np.searchsorted(-beyond, -_TAIL), max(m - _LEAST_TAIL, 0))
-            excess = w[tail:] @ (ordered[tail:] - ordered[tail]) / w[tail:].sum()
-            knots.append(np.append(own, own[-1] + max(excess, _LEAST_EXCESS * abs(own[-1]), np.finfo(float).tiny)))
-        return cls(np.append(levels, levels[-1] + 1), np.array(knots))
-
-    def __call__(self, quantities: Array) -> Array:
-        """u of quantities (2, n), (2, n)."""
-        found = []
-        for values, own in zip(quantities, self.knots, strict=True):
-            u, beyond = np.interp(values, own, self.levels), values > own[-1]
-            u[beyond] = self.levels[-1] + (values[beyond] - own[-1]) / (own[-1] - own[-2])
-            found.append(u)
-        return np.array(found)
 
 
 def usual_errors(known: Array, restored: Array) -> Array:
@@ -205,8 +157,8 @@ class Calibration:
 
         p = (1 + number of calibration rows with at least this value) / (c + 1)
 
-    is at most α with a probability of at most α. Source: Vovk, Gammerman and Shafer (2005), *Algorithmic Learning in a
-    Random World*; `docs/numerics.md`, section 23.
+    is at most α with a probability of at most α, for the residual, the distance, and the rarer of the two. Source:
+    Vovk, Gammerman and Shafer (2005), *Algorithmic Learning in a Random World*; `docs/numerics.md`, section 23.
 
     Attributes
     ----------
@@ -218,8 +170,6 @@ class Calibration:
         Their scores, in the dtype of block work.
     residuals : (c,) array
         What the components leave out of each.
-    levels, knots : (k,) and (2, k) array
-        The `Tails` of residuals and distances of fitted rows.
     limit : Limit or None
         That of a detector, if one was fitted to the rows.
 
@@ -228,8 +178,7 @@ class Calibration:
     >>> rng = np.random.default_rng(0)
     >>> own, new = rng.normal(size=(2, 4000, 1))
     >>> residual = np.ones(4000)
-    >>> tails = Tails.of(np.array([residual, own[:, 0] ** 2]), np.ones(4000))
-    >>> calibration = Calibration(own, np.ones(1), own, residual, tails.levels, tails.knots)
+    >>> calibration = Calibration(own, np.ones(1), own, residual)
     >>> halves = [calibration.counted(new[half], residual[half]) for half in (slice(2000), slice(2000, None))]
     >>> calibration.drift(halves[0] + halves[1]).figure
     0.0
@@ -242,15 +191,11 @@ class Calibration:
         "precisions": ("r",),
         "scores": ("c", "r"),
         "residuals": ("c",),
-        "levels": ("k",),
-        "knots": (2, "k"),
     }
     rows: Array
     precisions: Array
     scores: Array
     residuals: Array
-    levels: Array
-    knots: Array
     limit: Limit | None = None
 
     __repr__ = brief
@@ -261,20 +206,39 @@ class Calibration:
             raise SpecError(f"a calibration of {len(self.rows)} rows with scores {self.scores.shape}")
 
     @cached_property
-    def values(self) -> Array:
-        """Each of the `statistics` of the calibration rows, ascending, (3, c), and raised by more than rounding errors:
-        a row that equals a calibration row does not exceed its value, whichever rows are computed together."""
-        found = np.sort(self.statistics(self.scores, self.residuals), axis=1)
-        return found * (1 + np.sqrt(np.finfo(self.scores.dtype).eps))
+    def rounding(self) -> Array:
+        """How far rounding may move the scores of each component and, last, the residual, (r + 1,)."""
+        Y, e, eps = self.scores.astype(np.float64), self.residuals.astype(np.float64), np.finfo(self.scores.dtype).eps
+        found = np.sqrt(eps) * np.append(np.abs(Y).max(axis=0), np.abs(e).max())
+        found[-1] += _UNITS * eps * float(np.max(e + np.einsum("ij,ij->i", Y, Y)))
+        return found
 
     @cached_property
     def edges(self) -> Edges:
         """The edges between which new rows are counted."""
-        Y, e, eps = self.scores.T.astype(np.float64), self.residuals.astype(np.float64), np.finfo(self.scores.dtype).eps
-        quantities = np.vstack([Y, e])
-        rounding = np.sqrt(eps) * np.abs(quantities).max(axis=1)
-        rounding[-1] += _UNITS * eps * float(np.max(e + np.einsum("ij,ij->j", Y, Y)))
-        return Edges.of(quantities, rounding)
+        return Edges.of(np.vstack([self.scores.T, self.residuals]).astype(np.float64), self.rounding)
+
+    @cached_property
+    def values(self) -> Array:
+        """Residuals and distances of the calibration rows, each ascending, (2, c), raised by more than rounding errors:
+        a row that equals a calibration row does not exceed its value, whichever rows are computed together."""
+        return np.sort(self._raised, axis=1)
+
+    @cached_property
+    def _raised(self) -> Array:
+        T2 = distances(self.precisions, self.scores) * (1 + np.sqrt(np.finfo(self.scores.dtype).eps))
+        return np.array([self.residuals + self.rounding[-1], T2])
+
+    @cached_property
+    def _rarer(self) -> Array:
+        """For a new row, of which a calibration rows have at least the residual or at least the distance: of how many
+        the rarer of the two is as rare, (3, c + 1), where the first, the second, or both are the rarer one.
+
+        These ranks are those among all c + 1 rows: a calibration row below the new one has one more row above it.
+        """
+        q, t = (self.count - np.searchsorted(own, each) for own, each in zip(self.values, self._raised, strict=True))
+        levels, rarer = np.arange(self.count + 1), (np.minimum(q, t - 1), np.minimum(q - 1, t), np.minimum(q, t))
+        return np.array([np.searchsorted(np.sort(each), levels, side="right") for each in rarer])
 
     @property
     def count(self) -> int:
@@ -286,22 +250,35 @@ class Calibration:
 
             residual   Q  = |φ(x) - φ^(x)|², what the components leave out of the row,
             distance   T², see `distances`,
-            combined   the larger of u(Q) and u(T²), see `Tails`.
+            combined   how rare the rarer of the two is: see `rarities`.
 
         Source: Jackson and Mudholkar (1979), *Technometrics* 21; `docs/numerics.md`, section 23.
         """
         both = np.array([residuals.astype(np.float64), distances(self.precisions, scores)])
-        return np.vstack([both, self.parts(both).max(axis=0)])
+        return np.vstack([both, self.rarities(both)[COMBINED]])
 
-    def parts(self, values: Array) -> Array:
-        """u (2, n) of the residual and of the distance, from the statistics (3, n), of which `combined` is the
-        larger."""
-        return Tails(self.levels, self.knots)(values[:COMBINED])
+    def rarities(self, values: Array) -> Array:
+        """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n).
+
+        Beyond all calibration rows it is more, by the excess over the mean one of the largest 5 %.
+        """
+        beyond = []
+        for own, new in zip(self.values, values, strict=True):
+            tail = own[-max(int(_TAIL * self.count), min(_LEAST_TAIL, self.count)) :]
+            excess = max(float(np.mean(tail - tail[0])), np.finfo(float).eps * abs(own[-1]), np.finfo(float).tiny)
+            beyond.append(np.maximum(new - own[-1], 0) / excess)
+        return np.asarray(-np.log(self.p_values(values)) + np.array([*beyond, np.maximum(*beyond)]))
+
+    def p_values(self, values: Array) -> Array:
+        """p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n)."""
+        q, t = (self.count - np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True))
+        rarer = self._rarer[np.where(q < t, 0, np.where(t < q, 1, 2)), np.minimum(q, t)]
+        return (1 + np.array([q, t, rarer])) / (self.count + 1)
 
     def exceeding(self, alpha: float, name: str = "alpha") -> int:
         """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same
-        distribution exceeds. Raises SpecError, which gives alpha this name, unless 1 / (c + 1) <= alpha < 1."""
-        least = 1 / (self.count + 1)
+        distribution exceeds. Raises SpecError, which gives alpha this name, unless 2 / (c + 1) <= alpha < 1."""
+        least = _OF_BOTH / (self.count + 1)
         if not least <= alpha < 1:
             raise SpecError(
                 f"{name}={alpha:g}: with {self.count:,} calibration rows, it must be at least {at_most(least, 2):g} "
@@ -312,25 +289,23 @@ class Calibration:
     def limits(self, alpha: float) -> Array:
         """The values (3,) of the statistics that a row of the same distribution exceeds with a probability of at most
         `alpha`."""
-        return self.values[:, self.count - 1 - self.exceeding(alpha)]
-
-    def p_values(self, values: Array) -> Array:
-        """p of the statistics (3, n) of new rows, (3, n)."""
-        below = [np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True)]
-        return (1 + self.count - np.array(below)) / (self.count + 1)
+        m = self.exceeding(alpha)
+        return np.append(self.values[:, self.count - 1 - m], -np.log((m + 1.5) / (self.count + 1)))
 
     def flags(self, values: Array, limit: float) -> Array:
         """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
         limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer (`REASONS`)."""
-        return np.where(values[COMBINED] > limit, 1 + self.parts(values).argmax(axis=0), 0).astype(np.uint8)
+        reasons = 1 + self.rarities(values[:COMBINED])[:COMBINED].argmax(axis=0)
+        return np.where(values[COMBINED] > limit, reasons, 0).astype(np.uint8)
 
     def range(self, alpha: float, rows: int | None = None, confidence: float = _RANGE) -> tuple[float, float]:
         """The range of the share of new rows of the same distribution above the limit for `alpha`, with a probability
         of 95 % over the calibration rows and the new ones; of infinitely many new rows unless their number is given.
 
         The probability of exceeding the (m + 1)-th largest of c values has the Beta(m + 1, c - m) distribution if there
-        are no ties, and is smaller with ties; the number of `rows` above the limit is beta-binomial (above 100,000
-        rows, a Beta distribution with the same mean and variance is close).
+        are no ties, and is smaller with ties, for the residual and the distance, and about so for the rarer of the two;
+        the number of `rows` above the limit is beta-binomial (above 100,000 rows, a Beta distribution with the same
+        mean and variance is close).
         """
         a: float = self.exceeding(alpha) + 1
         b, tail = self.count - a + 1, (1 - confidence) / 2

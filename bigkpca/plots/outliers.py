@@ -27,8 +27,8 @@ _LEAST = 1e-3  # of the limit: smaller values are drawn there
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """The parts (2, m) of the combined statistic of rows, residual and distance, their flags (m,), and the limit of the
-    statistic for a share `alpha` of ordinary rows."""
+    """How rare the residuals and the distances of rows are, parts (2, m), their flags (m,), and the limit of the larger
+    of the two for a share `alpha` of ordinary rows."""
 
     parts: Array
     flags: Array
@@ -43,7 +43,9 @@ def judged_rows(rows: Rows, model: Model, alpha: float) -> JudgedRows:
     calibration = model.check_calibrated()
     values = statistics_of_rows(ArrayRows(X, names=rows.names), model, Engine()).T
     limit = float(calibration.limits(alpha)[COMBINED])
-    return JudgedRows(calibration.parts(values), calibration.flags(values, limit), alpha, limit)
+    return JudgedRows(
+        calibration.rarities(values[:COMBINED])[:COMBINED], calibration.flags(values, limit), alpha, limit
+    )
 
 
 def stored_judged_rows(path: str, shown: ShownScores, model: Model) -> JudgedRows:
@@ -51,19 +53,16 @@ def stored_judged_rows(path: str, shown: ShownScores, model: Model) -> JudgedRow
     alpha, calibration = manifest_of(path).get("flag"), model.check_calibrated()
     if alpha is None:
         raise SpecError(f"{path} has no flags: write them with bigkpca transform --flag 1% (flag=0.01 in Python)")
-    statistic, flags = (
-        stored_values(groups.open_values(path, name), shown.numbers) for name in ("statistic", "flagged")
-    )
-    distance = calibration.statistics(shown.scores, np.zeros(len(shown.scores)))[COMBINED]
-    parts = np.array([np.maximum(statistic - distance, 0), distance])
+    left, flags = (stored_values(groups.open_values(path, name), shown.numbers) for name in ("residual", "flagged"))
+    parts = calibration.rarities(calibration.statistics(shown.scores, left)[:COMBINED])[:COMBINED]
     return JudgedRows(parts, flags, alpha, float(calibration.limits(alpha)[COMBINED]))
 
 
 def draw_unusual(axes: Axes, found: JudgedRows, *, most: int = MOST_DOTS) -> None:
-    """The residual of rows against their distance, each divided by its mean over the fitted rows, on logarithmic axes.
+    """How rare the residual of rows is against how rare their distance is, on logarithmic axes.
 
-    Flagged rows are beyond the line where both add up to the limit, in the colour of the larger of the two. Of more
-    than `most` rows, those of a hexagon share a dot.
+    Flagged rows are beyond the line where one of the two is the limit, in the colour of the rarer one. Of more than
+    `most` rows, those of a hexagon share a dot.
     """
     colors, least = current_colors(), _LEAST * found.limit
     shown = np.isfinite(found.parts).all(axis=0)
@@ -75,12 +74,10 @@ def draw_unusual(axes: Axes, found: JudgedRows, *, most: int = MOST_DOTS) -> Non
             scatter(axes, replace(dots, at=10**dots.at), color, alpha)
             word = f"flagged: {REASONS[code]}" if code else "not flagged"
             axes.plot([], [], "o", color=color, alpha=alpha, label=f"{len(here):,} {word}")
-    shares = np.geomspace(_LEAST, 0.5)
-    shares = np.concatenate([shares, 1 - shares[::-1]])
-    limit = found.limit * shares
-    axes.plot(limit, limit[::-1], "--", color=colors.ink, label=f"limit for {100 * found.alpha:.3g}%")
+    corner = [least, found.limit, found.limit]
+    axes.plot(corner, corner[::-1], "--", color=colors.ink, label=f"limit for {100 * found.alpha:.3g}%")
     low, high = np.vstack([at, np.full((1, 2), found.limit)]).min(axis=0), at.max(axis=0, initial=found.limit)
-    axes.set(xscale="log", yscale="log", xlabel="distance / its mean", ylabel="residual / its mean")
+    axes.set(xscale="log", yscale="log", xlabel="rarity of the distance", ylabel="rarity of the residual")
     axes.set(xlim=(low[0] / 1.3, 1.6 * high[0]), ylim=(low[1] / 1.3, 1.6 * high[1]))
     for axis in (axes.xaxis, axes.yaxis):
         plain_ticks(axis)

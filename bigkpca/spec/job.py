@@ -212,8 +212,8 @@ class Job(JobTable):
         for name, value in {"input.sample_weight": self.input.sample_weight, "output.flag": flag}.items():
             if value is not None and (clash := without_weights(spec, name)):
                 yield f"{name} does not work with this model.{clash.option}: leave one of the two out"
-        if flag is not None and flag < 1 / (spec.calibration_rows + 1):
-            yield "output.flag is below 1 / (1 + model.calibration_rows): give a larger share, or set more such rows"
+        if flag is not None and flag < 2 / (spec.calibration_rows + 1):
+            yield "output.flag is below 2 / (1 + model.calibration_rows): give a larger share, or set more such rows"
 
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:

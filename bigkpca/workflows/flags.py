@@ -16,7 +16,7 @@ from bigkpca.storage.output import NewArray
 
 ARRAYS = {
     "statistic": NewArray(
-        (), np.float64, ("row",), {"long_name": "how unusual the row is: residual and distance combined"}
+        (), np.float64, ("row",), {"long_name": "how unusual the row is: the rarer of its residual and distance"}
     ),
     "flagged": NewArray(
         (),

@@ -79,10 +79,10 @@ def transform(
         written scores do not capture, which is large for novel rows.
     flag : float or str, optional
         Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
-        the distribution of the fitted rows is flagged. Also writes two arrays (n,): "statistic", the combined statistic
-        of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if most of the statistic is
-        the residual, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows are
-        flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
+        the distribution of the fitted rows is flagged. Also writes "residual" and two arrays (n,): "statistic", the
+        combined statistic of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if the
+        residual is the rarer one, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows
+        are flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
@@ -140,6 +140,7 @@ def transform(
             "of components, not both"
         )
     path = path_of(model)
+    residual = residual or alpha is not None
     own: dict[str, Any] = {"n_components": int(count), "dtype": name, "residual": residual, "flag": alpha}
     scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
     found = flagged_rows(output.group_path(out))

@@ -7,16 +7,23 @@ from math import comb
 import numpy as np
 import pytest
 
-from bigkpca import KernelPCA
+from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import SpecError
-from bigkpca.numerics.calibration import COMBINED, Calibration, precisions_of, statistics
+from bigkpca.numerics.calibration import COMBINED, Calibration, precisions_of
 from bigkpca.numerics.eigenpairs import Solution
 
 
-def calibration(values):
-    """Rows whose statistics all have these values."""
+def calibration(values, residuals=None):
+    """Rows with these distances and residuals, which are all equal by default."""
     own = np.asarray(values, np.float64)
-    return Calibration(np.zeros((len(own), 2)), np.array([1.0, 0.0]), np.sqrt(own)[:, None], own)
+    left = np.ones(len(own)) if residuals is None else np.asarray(residuals, np.float64)
+    return Calibration(np.zeros((len(own), 2)), np.ones(1), np.sqrt(own)[:, None], left)
+
+
+def of_new(known, values, residuals=None):
+    """The statistics of new rows."""
+    left = np.ones(len(values)) if residuals is None else np.asarray(residuals, np.float64)
+    return known.statistics(np.sqrt(np.asarray(values, np.float64))[:, None], left)
 
 
 def solution(eigenvalues, total):
@@ -24,23 +31,66 @@ def solution(eigenvalues, total):
     return Solution(np.zeros(4), components, np.array(eigenvalues), total)
 
 
+def naive_rarity(residuals, squares, residual, distance):
+    """Of the rarer one of two ranks among all rows, the new one included, by definition."""
+    Q, T = np.append(residuals, residual), np.append(squares, distance)
+    ranks = [min(sum(q <= Q), sum(t <= T)) for q, t in zip(Q, T, strict=True)]
+    return -np.log(sum(rank <= ranks[-1] for rank in ranks) / len(Q))
+
+
 def test_statistics_are_those_of_loops():
     rng = np.random.default_rng(0)
-    scores, left, precisions = (
-        rng.normal(size=(7, 3)).astype("f4"),
-        rng.random(7).astype("f4"),
-        np.array([2.0, 3, 5, 7]),
-    )
-    found = statistics(precisions, scores, left)
+    scores, left, precisions = rng.normal(size=(9, 3)).astype("f4"), rng.random(9).astype("f4"), np.array([2.0, 3, 5])
+    known = Calibration(scores, precisions, scores, left)
+    new, more = rng.normal(size=(40, 3)).astype("f4"), rng.random(40).astype("f4")
+    found, squares = known.statistics(new, more), (scores.astype(float) ** 2 * precisions).sum(axis=1)
     assert found.dtype == np.float64
-    for i in range(7):
-        distance = sum(precisions[j] * float(scores[i, j]) ** 2 for j in range(3))
-        np.testing.assert_allclose(found[:, i], [left[i], distance, 7 * float(left[i]) + distance / 3], rtol=1e-12)
+    for i in range(40):
+        distance = sum(precisions[j] * float(new[i, j]) ** 2 for j in range(3))
+        np.testing.assert_allclose(found[:2, i], [more[i], distance], rtol=1e-12)
+        counts = sum(left >= more[i]), sum(squares >= distance)
+        ranks = [-np.log((1 + count) / 10) for count in counts]
+        rarities = known.rarities(found[:2, i : i + 1])[:2, 0]
+        for rarity, rank, count in zip(rarities, ranks, counts, strict=True):
+            assert rarity == pytest.approx(rank) if count else rarity > rank
+        assert (
+            found[2, i] == pytest.approx(naive_rarity(left, squares, more[i], distance), abs=1e-12) or min(counts) == 0
+        )
+    np.testing.assert_array_equal(known.flags(found, -1.0), 1 + known.rarities(found[:2])[:2].argmax(axis=0))
 
 
-def test_precisions_are_inverse_mean_squares_and_leave_out_rounding():
-    np.testing.assert_allclose(precisions_of(solution([6.0, 2.0], 9.0), 12.0), [2, 6, 12])
-    assert precisions_of(solution([6.0, 3.0 - 1e-9], 9.0), 12.0)[-1] == 0
+def test_precisions_are_inverse_mean_squares():
+    np.testing.assert_allclose(precisions_of(solution([6.0, 2.0], 9.0), 12.0), [2, 6])
+
+
+def test_rarity_goes_on_beyond_all_rows_as_exponential_tails_do():
+    values = np.random.default_rng(0).exponential(size=4000)
+    known = calibration(values)
+    found = of_new(known, values.max() + np.array([1e-6, 1.0, 10.0]))[COMBINED]
+    np.testing.assert_allclose(np.diff(found), [1, 9], rtol=0.3)
+    assert found[0] == pytest.approx(np.log(4001), rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [np.zeros(9), np.full(9, 3.0), np.arange(2.0), np.array([5.0]), np.full(9, 1e300)])
+def test_rarity_of_few_or_equal_values_is_a_number(values):
+    found = of_new(calibration(values, values), [0.0, values.max(), 2 * values.max() + 1])[COMBINED]
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= 0).all()
+
+
+def test_residuals_that_are_only_rounding_are_never_rare():
+    rng = np.random.default_rng(0)
+    scores, noise = rng.normal(size=(200, 3)).astype("f4"), 1e-7 * rng.random(200).astype("f4")
+    known = Calibration(scores, np.ones(3), scores, noise)
+    assert (known.rarities(known.statistics(scores, 5 * noise)[:2])[0] == 0).all()
+
+
+@pytest.mark.parametrize("sigma", ["0.5 median", "median", "3 median"])
+def test_rows_far_from_everything_are_flagged_whatever_the_kernel(sigma):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 5)) @ rng.normal(size=(5, 20)) + 0.3 * rng.normal(size=(2000, 20))
+    found = KernelPCADetector(KernelPCA(10, sigma=sigma, size=300, random_state=0)).fit(X)
+    assert (found.predict(X[:100] + 1000) == -1).all()
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
@@ -55,68 +105,75 @@ def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     Q = np.diag(K) - (vectors**2) @ values
     T2 = 60 * (vectors**2).sum(axis=1)
     ((scores, left),) = model.scores_and_residuals([X], 60, model.expansion())
-    found = statistics(precisions_of(model.solution, 60), scores, left)
-    np.testing.assert_allclose(found, [Q, T2, Q / Q.mean() + T2 / 3], rtol=1e-5)
-    np.testing.assert_allclose(found[COMBINED].mean(), 2, rtol=1e-6)
+    found = Calibration(X, precisions_of(model.solution, 60), scores, left).statistics(scores, left)
+    np.testing.assert_allclose(found[:2], [Q, T2], rtol=1e-5)
 
 
-def shares_of_orders(alpha, values):
-    """Of all orders of these values, the shares in which the last one, as a new row, is above the limit that the others
-    set, and in which its p-value is at most alpha. Each value is the last one in equally many orders."""
+def shares_of_orders(alpha, values, residuals):
+    """Of all orders of these rows, the shares in which the last one, as a new row, is above the limit that the others
+    set, and in which its p-value is at most alpha. Each row is the last one in equally many orders."""
     above = rare = 0
-    for i, new in enumerate(values):
-        known = calibration(np.delete(values, i))
-        above += int(new > known.limits(alpha)[COMBINED])
-        rare += int(known.p_values(np.full((3, 1), float(new)))[COMBINED, 0] <= alpha)
+    for i in range(len(values)):
+        known = calibration(np.delete(values, i), np.delete(residuals, i))
+        new = of_new(known, values[i : i + 1], residuals[i : i + 1])
+        above += int(new[COMBINED, 0] > known.limits(alpha)[COMBINED])
+        rare += int(known.p_values(new[:2])[COMBINED, 0] <= alpha)
     return Fraction(above, len(values)), Fraction(rare, len(values))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.parametrize("count", [3, 9])
 def test_the_promise_holds_exactly_for_each_number_of_rows(count):
-    for number in range(1, count + 1):
+    for number in range(2, count + 1):
         alpha = number / (count + 1)
         # Without ties, the share of flagged rows is exactly this alpha; it does not change up to the next one.
         for each in (alpha, alpha + 0.9 / (count + 1)):
-            assert shares_of_orders(each, np.arange(count + 1)) == (Fraction(number, count + 1),) * 2
+            shares = shares_of_orders(each, np.arange(count + 1.0), np.arange(count + 1.0))
+            assert shares == (Fraction(number, count + 1),) * 2
 
 
 def test_the_promise_holds_with_ties():
-    for values in combinations_with_replacement(range(4), 4):
-        for alpha in (1 / 4, 0.3, 1 / 2, 3 / 4, 0.99, np.nextafter(1, 0)):
-            above, rare = shares_of_orders(alpha, np.array(values))
+    for values in combinations_with_replacement(range(4), 5):
+        for alpha in (0.41, 0.61, 0.75, 0.99, np.nextafter(1, 0)):
+            above, rare = shares_of_orders(alpha, np.array(values), np.array(values))
             assert above <= rare <= alpha
+
+
+def test_the_promise_holds_for_the_rarer_of_residual_and_distance():
+    rng = np.random.default_rng(0)
+    shares = []
+    for count in (5, 12, 40):
+        for _ in range(30):
+            values, residuals = rng.normal(size=(2, count)) ** 2
+            residuals = rng.choice([residuals, values, values.max() - values, np.round(residuals)])
+            for alpha in (2.5 / count, 3.5 / count, 0.8):
+                above, rare = shares_of_orders(alpha, values, residuals)
+                assert above <= rare <= alpha
+                shares.append(float(above) / alpha)
+    assert np.mean(shares) > 0.6  # hardly fewer than the promise allows
 
 
 def test_a_p_value_of_at_most_alpha_is_a_statistic_above_the_limit():
     rng = np.random.default_rng(2)
-    for count in (1, 4, 19, 57, 99):
-        known = calibration(rng.integers(0, 40, count))
-        new = np.tile(np.arange(-1.0, 42), (3, 1))
-        naive = [(1 + sum(v >= x for v in known.values[0])) / (count + 1) for x in new[0]]
-        np.testing.assert_array_equal(known.p_values(new), [naive] * 3)
-        for alpha in (1 / (count + 1), 0.05, 0.1, 0.5, 0.99):
-            if alpha * (count + 1) >= 1:
-                np.testing.assert_array_equal(known.p_values(new) <= alpha, new > known.limits(alpha)[:, None])
+    for count in (4, 19, 57, 99):
+        known = calibration(rng.integers(0, 40, count), rng.integers(0, 40, count))
+        new = of_new(known, rng.integers(0, 42, 200), rng.integers(0, 42, 200))
+        p = known.p_values(new[:2])
+        pairs = zip(known.values, new[:2], strict=True)
+        np.testing.assert_array_equal(p[:2], [[(1 + sum(own >= x)) / (count + 1) for x in each] for own, each in pairs])
+        for alpha in (2 / (count + 1), 0.05, 0.1, 0.5, 0.99):
+            if alpha * (count + 1) >= 2:
+                np.testing.assert_array_equal(p <= alpha, new > known.limits(alpha)[:, None])
 
 
 def test_a_new_row_that_equals_a_calibration_row_does_not_exceed_its_value():
     for dtype in (np.float32, np.float64):
-        values = np.array([3, 1, 2], dtype)
-        known = Calibration(np.zeros((3, 1)), np.array([1.0, 0.0]), np.sqrt(values)[:, None], values)
-        rounded = np.full((3, 1), 3 * (1 + 20 * np.finfo(dtype).eps))
-        assert (rounded <= known.limits(0.3)[:, None]).all()
-        assert (known.p_values(rounded) == 0.5).all()
-        np.testing.assert_allclose(known.values, [[1, 2, 3]] * 3, rtol=1e-3)
-
-
-def test_parts_add_up_to_the_combined_statistic():
-    rng = np.random.default_rng(3)
-    known = Calibration(np.zeros((2, 1)), np.array([2.0, 0.5, 3.0]), rng.normal(size=(2, 2)), rng.random(2))
-    scores, left = rng.normal(size=(5, 2)), rng.random(5)
-    found = known.statistics(scores, left)
-    parts = known.parts(found)
-    np.testing.assert_allclose(parts.sum(axis=0), found[COMBINED])
-    np.testing.assert_allclose(parts, [3 * left, (2 * scores[:, 0] ** 2 + 0.5 * scores[:, 1] ** 2) / 2])
+        values = np.array([3, 1, 2, 5], dtype)
+        known = Calibration(np.zeros((4, 1)), np.ones(1, dtype), np.sqrt(values)[:, None], values)
+        rounded = values[:1] * (1 + 20 * np.finfo(dtype).eps)
+        found = known.statistics(np.sqrt(rounded)[:, None], rounded)
+        assert (found <= known.limits(0.59)[:, None]).all()
+        assert (known.p_values(found[:2]) == 0.6).all()
+        np.testing.assert_allclose(known.values[:2], [[1, 2, 3, 5]] * 2, rtol=1e-3)
 
 
 def shares_above(count, m, rows):
@@ -127,7 +184,7 @@ def shares_above(count, m, rows):
     return [Fraction(comb(m + k, k) * comb(count - m - 1 + rows - k, rows - k), total) for k in range(rows + 1)]
 
 
-@pytest.mark.parametrize(("count", "alpha", "rows"), [(1, 0.5, 3), (9, 0.1, 7), (19, 0.2, 30), (40, 0.5, 100)])
+@pytest.mark.parametrize(("count", "alpha", "rows"), [(5, 0.5, 3), (29, 0.1, 7), (19, 0.2, 30), (40, 0.5, 100)])
 def test_the_range_is_that_of_the_beta_binomial_distribution(count, alpha, rows):
     known = calibration(np.arange(count))
     chances = shares_above(count, known.exceeding(alpha), rows)
@@ -149,20 +206,30 @@ def test_the_range_of_many_rows_is_that_of_the_probability():
     assert known.range(np.nextafter(1, 0))[1] <= 1
 
 
+@pytest.mark.full
+def test_the_range_holds_for_the_rarer_of_residual_and_distance():
+    rng, held = np.random.default_rng(5), []
+    new = rng.normal(size=(2, 100_000)) ** 2
+    for _ in range(400):
+        values, residuals = rng.normal(size=(2, 400)) ** 2
+        known = calibration(values, residuals)
+        share = np.mean(of_new(known, *new)[COMBINED] > known.limits(0.05)[COMBINED])
+        low, high = known.range(0.05)
+        held.append(low <= share <= high)
+    assert 0.91 < np.mean(held) <= 1
+
+
 def test_an_alpha_that_the_rows_cannot_show_is_refused_with_the_smallest_one_that_they_can():
     known = calibration(np.arange(150))
-    for alpha in (0.0066, 0.0, -1.0, 1.0, np.nan):
-        with pytest.raises(SpecError, match=r"with 150 calibration rows, it must be at least 0.0067 and below 1; for"):
+    for alpha in (0.0132, 0.0, -1.0, 1.0, np.nan):
+        with pytest.raises(SpecError, match=r"with 150 calibration rows, it must be at least 0.014 and below 1; for a"):
             known.limits(alpha)
-    assert known.exceeding(0.0067) == 0  # as typed from the message
-    assert known.limits(1 / 151)[COMBINED] == pytest.approx(149)
-    assert known.limits(np.nextafter(1, 0))[COMBINED] == 0
+    assert known.exceeding(0.014) == 1  # as typed from the message
+    assert known.limits(2 / 151)[1] == pytest.approx(148)
+    assert known.limits(np.nextafter(1, 0))[1] == 0
 
 
 def test_inconsistent_calibrations_are_refused():
-    with pytest.raises(SpecError, match=r"a calibration of 2 rows with scores \(3, 1\)"):
-        Calibration(np.zeros((2, 1)), np.ones(2), np.zeros((3, 1)), np.zeros(2))
-    with pytest.raises(SpecError, match=r"a calibration of 2 rows with scores \(2, 2\)"):
-        Calibration(np.zeros((2, 1)), np.ones(2), np.zeros((2, 2)), np.zeros(2))
-    with pytest.raises(SpecError, match=r"a calibration of 0 rows"):
-        Calibration(np.zeros((0, 1)), np.ones(2), np.zeros((0, 1)), np.zeros(0))
+    for rows, scores in ((2, (3, 1)), (2, (2, 2)), (0, (0, 1))):
+        with pytest.raises(SpecError, match=f"a calibration of {rows} rows with scores"):
+            Calibration(np.zeros((rows, 1)), np.ones(1), np.zeros(scores), np.zeros(rows))

@@ -29,7 +29,7 @@ def drawn(kind, seed, q=200):
 
 def calibration(Y, e):
     """The calibration of rows with these scores and residuals."""
-    return Calibration(Y, np.ones(Y.shape[1] + 1), Y, e)
+    return Calibration(Y, np.ones(Y.shape[1]), Y, e)
 
 
 @given(kind=kinds, seed=seeds, q=st.integers(1, 300))

@@ -37,7 +37,7 @@ def dots(axes):
 def wanted(model, X, alpha):
     """The same, naively."""
     Q, T2, both = bigkpca.arrays.statistics(model, X).compute().T
-    residual, distance = model.calibration.precisions[-1] * Q, T2 / model.components
+    residual, distance = model.calibration.rarities(np.array([Q, T2]))[:2]
     limit, colors = model.calibration.limits(alpha)[2], current_colors()
     ink, residuals, distances = map(to_hex, (colors.ink, colors.second, colors.accent))
     larger = np.where(residual > distance, residuals, distances)
@@ -55,7 +55,7 @@ def test_each_row_has_a_dot_and_flagged_ones_have_the_colour_of_their_reason(pla
         np.testing.assert_allclose([dot[:2] for dot in found], [dot[:2] for dot in expected], rtol=1e-6)
         assert [dot[2] for dot in found] == [dot[2] for dot in expected]
         (line,) = [line for line in axes.lines if len(line.get_xdata())]
-        np.testing.assert_allclose(line.get_xdata() + line.get_ydata(), limit)
+        np.testing.assert_allclose(np.maximum(line.get_xdata(), line.get_ydata()), limit)
         assert line.get_label() == "limit for 5%"
     fitted = bigkpca.plots.unusual(model, axes=axes)  # rows that were fitted
     assert "limit for 1%" in [text.get_text() for text in fitted.get_legend().get_texts()]

@@ -201,7 +201,7 @@ def extract_block(
             else:
                 scores, left = tile_scores_and_residuals(X_tiles, most_rows, model, expansion)
                 check_overflow(np.column_stack([scores, left]), named_rows(rows, block))
-                values = {"scores": scores} | flags_of(model, scores, left, asked.flag)
+                values = {"scores": scores, "residual": left} | flags_of(model, scores, left, asked.flag)
             if pure:
                 place.write(block, values)
         residuals = np.empty(0)
@@ -243,7 +243,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     tail = rows.chunk_stamps(rows.count - 1)
     blocks = split(rows.count, size)[found.done // size :]
     arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
-    arrays |= {} if flag is None else ARRAYS
+    arrays |= {} if flag is None else {"residual": NewArray((), model.features.dtype, ("row",)), **ARRAYS}
     count = sum(map(len, blocks))
     row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
     record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
@@ -257,7 +257,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             "model": record["model"]["digest"],
             "input": fingerprint,
             "block_rows": size,
-            "residual": False,
+            "residual": flag is not None,
             "flag": flag,
             "made_by": made_by,
         }
