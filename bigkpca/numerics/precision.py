@@ -23,7 +23,7 @@ from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.moments import Rounding, ShiftedSums
+from bigkpca.numerics.moments import UNDERFLOW, Rounding, ShiftedSums
 from bigkpca.numerics.span import Basis, Span
 
 MEASURED_ROWS = 1024
@@ -34,7 +34,6 @@ _POWER_STEPS = 20
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
-_TINY = 2.0**-100  # above the underflow of products in float32
 _ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
 _KERNEL_ROWS = 256
@@ -86,10 +85,12 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
     D = features.size
     with np.errstate(all="ignore"):
         ((exact, diagonal),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
-        exact -= shift.astype(np.float32)
+        rounded = shift.astype(np.float32)
+        exact -= np.where(np.isfinite(rounded), rounded, shift)
         off = single.values - exact
         off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
-        errors = _SAFETY**2 * np.sum(off**2, axis=0) / max(float(np.abs(diagonal).sum()), np.finfo(float).tiny)
+        root = max(float(np.sqrt(np.abs(diagonal).sum())), np.finfo(float).tiny)
+        errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
         beta = _SAFETY * _norm_of_sums(single) + D * 2.0**-52
     kinks = (
         _kink(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks)) if has_landmarks(features) else 0
@@ -102,7 +103,7 @@ def _norm_of_sums(single: InSingle) -> float:
     """|M^(-1/2) Delta M^(-1/2)|_2 of the error Delta of products in float32, by power steps."""
     exact = single.values[:_SUMMED_ROWS].astype(np.float64)
     M = exact.T @ exact
-    roots = np.sqrt(np.diag(M) + len(exact) * _TINY)
+    roots = np.sqrt(np.diag(M) + len(exact) * UNDERFLOW)
     B = np.nan_to_num((single.products - M) / roots / roots[:, None], nan=1, posinf=1, neginf=-1)
     x = np.random.default_rng(0).standard_normal(len(B))
     for _ in range(_POWER_STEPS):
@@ -153,6 +154,7 @@ class Slack:
     @classmethod
     def of_features(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
         """That of features whose sums have these errors."""
+        errors, coarse = (np.nan_to_num(each, nan=np.finfo(float).max) for each in (errors, coarse))
         if not has_landmarks(features):
             return cls(errors, coarse, np.zeros(features.size), 0.0)
         roots = np.sqrt(np.abs(features.kernel.diagonal(features.landmarks.astype(np.float64))))
@@ -237,7 +239,8 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     """
     # Components have the length of an eigenvalue: a'W a = 1 and a'M a = values.
     G = A.T @ (slack.coarse[:, None] * A)
-    g = np.minimum(np.cumsum(np.diag(G)), np.linalg.eigvalsh(G)[-1])
+    largest = np.linalg.eigvalsh(G)[-1] if np.isfinite(G).all() else np.inf
+    g = np.minimum(np.cumsum(np.diag(G)), largest)
     e = np.sqrt(np.cumsum(slack.of_values(A) ** 2))
     w = np.minimum(np.cumsum(slack.of_lengths(A)) + _UNIT, 0.999)
     lower = np.maximum(np.sqrt(np.maximum(values - g, 0)) - e, 0) ** 2 * (1 - w)
@@ -254,7 +257,7 @@ def single_is_enough(
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
     trace, squares = times * float(found.diagonal.sum()), times * np.einsum("ij,ij->j", V, V)
-    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * squares)
+    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
     B = np.sqrt(times) * (V if basis is None else V @ basis.P)  # about the shift, which is near the mean
     values, U = np.linalg.eigh(B @ B.T)
     wanted = min(components, len(B) // 4, int(np.count_nonzero(values > _NOISE * values[-1])))
