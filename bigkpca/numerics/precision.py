@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.array_api import moved, on_host
+from bigkpca.numerics.array_api import inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.moments import UNDERFLOW, Rounding, ShiftedSums
+from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
 from bigkpca.numerics.span import Basis, Span
 
 MEASURED_ROWS = 1024
@@ -41,19 +41,32 @@ _FARTHEST = 64
 
 
 class InSingle(NamedTuple):
-    """What the device of a pass computes in float32: features less a shift (q, D), and products (D, D) of some."""
+    """What the device of a pass computes in float32: features less a shift (q, D), and products (D, D) of those rows
+    with the numbers `summed`."""
 
     values: Array
     products: Array
+    summed: Array
 
 
 @np.errstate(all="ignore")
 def in_single(features: FeatureMap, X: Array, shift: Array) -> InSingle:
-    """The features of rows X (q, d), in float32, less a shift (D,), and the products of the first 512."""
+    """The features of rows X (q, d), in float32, less a shift (D,), and the products of most of the first 512."""
     ((V, _),) = features.tiles([X], len(X))
     V -= moved(shift.astype(np.float32), V)
-    some = V[:_SUMMED_ROWS, :]
-    return InSingle(on_host(V), on_host(some.T @ some))
+    summed = _in_one_sum(on_host(inner_products(V[:_SUMMED_ROWS, :], V[:_SUMMED_ROWS, :], np.float64)))
+    some = rows_of(V, summed)
+    return InSingle(on_host(V), on_host(some.T @ some), summed)
+
+
+def _in_one_sum(lengths: Array) -> Array:
+    """Numbers of the rows of these lengths (q,) beyond which none is far from the others: next to a far one, the
+    rounding of the others does not show, and the pass adds up its tile in float64."""
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    of_others = np.cumsum(lengths[order]) / np.arange(1, len(order) + 1)
+    far = np.append(lengths[order] > FAR * of_others, True)  # NaN is not
+    return np.sort(order[: int(far.argmax())])
 
 
 def measured_rows(features: FeatureMap, X: Array) -> Array:
@@ -91,7 +104,8 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
         off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
         root = max(float(np.sqrt(np.abs(diagonal).sum())), np.finfo(float).tiny)
         errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
-        beta = _SAFETY * _norm_of_sums(single) + D * 2.0**-52
+        # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
+        beta = _SAFETY * max(_norm_of_sums(single), _SINGLE) + D * 2.0**-52
     kinks = (
         _kink(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks)) if has_landmarks(features) else 0
     )
@@ -101,7 +115,7 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
 
 def _norm_of_sums(single: InSingle) -> float:
     """|M^(-1/2) Delta M^(-1/2)|_2 of the error Delta of products in float32, by power steps."""
-    exact = single.values[:_SUMMED_ROWS].astype(np.float64)
+    exact = single.values[single.summed].astype(np.float64)
     M = exact.T @ exact
     roots = np.sqrt(np.diag(M) + len(exact) * UNDERFLOW)
     B = np.nan_to_num((single.products - M) / roots / roots[:, None], nan=1, posinf=1, neginf=-1)

@@ -27,7 +27,10 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
     moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.nystroem(
-        span_of(features.gram(), moments, tolerance, positive=kernel.positive), components, center=center, tolerance=tolerance
+        span_of(features.gram(), moments, tolerance, positive=kernel.positive),
+        components,
+        center=center,
+        tolerance=tolerance,
     )
     return solution, (V - solution.mean) @ solution.components
 
@@ -53,7 +56,9 @@ def moments_at(kernel, X, landmarks):
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.column_sampling(span_of(W, moments, 1e-12, positive=kernel.positive), components, center=center, tolerance=1e-12)
+    solution = solvers.column_sampling(
+        span_of(W, moments, 1e-12, positive=kernel.positive), components, center=center, tolerance=1e-12
+    )
     return solution, (C - solution.mean) @ solution.components
 
 
