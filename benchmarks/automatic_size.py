@@ -18,7 +18,7 @@ _FIRST, _STEP = 0.4, 1.04  # sizes tried by brute force: from this share of the 
 def smallest_sufficient(path: str, grown: int, model: KernelPCA) -> int:
     """The first of ascending sizes whose certificate meets the tolerance."""
     size = max(1, int(_FIRST * grown))
-    while model.set_params(size=size, tol=None).fit(path).certificate_.relative_trace_error > TOLERANCE:
+    while model.set_params(size=size, tol=None).fit(path).certificate_.unexplained > TOLERANCE:
         size = max(size + 1, int(_STEP * size))
     return size
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
         for seed in range(given.repeats):
             model = KernelPCA(COMPONENTS, sigma=sigma, standardize=standardize, random_state=seed, tol=TOLERANCE)
             seconds = seconds_of(partial(model.fit, path))
-            grown, error = model.model_.features.size, model.certificate_.relative_trace_error
+            grown, error = model.model_.features.size, model.certificate_.unexplained
             fewest = smallest_sufficient(path, grown, model)
             again = seconds_of(partial(model.set_params(size=grown).fit, path))
             lines.append([name, len(X), seed, grown, error, fewest, grown / fewest, seconds, again])

@@ -21,6 +21,7 @@ from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
 from bigkpca.fitting.features import SizeLimits, choose_features
+from bigkpca.fitting.solve import rounding_of
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.spec import FitSpec, resolve
@@ -159,8 +160,11 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     chosen = choose_features(rows, fit, SizeLimits(size), engine)
 
+    features, shift = chosen.features, chosen.near_mean
+    rounding = rounding_of(features, chosen.few, shift, engine)
+
     def one_pass(engine: Engine, rows: Rows = rows) -> float:
-        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, None, engine))
+        return seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))
 
     return rows, one_pass
 

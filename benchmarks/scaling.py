@@ -89,7 +89,8 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
 
 def zeros(size: int) -> ShiftedSums:
     """The sum of a block without work."""
-    return ShiftedSums(np.zeros(size), 1, 1.0, np.zeros(size), moments.empty_sums(size), 0.0, 0.0)
+    zero = np.zeros(size)
+    return ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(size), 0.0, zero, zero)
 
 
 def measured(given: argparse.Namespace) -> Parts:

@@ -132,7 +132,7 @@ class Example:
         operator = LinearOperator((n, n), matvec=lambda v: D * (K @ v), dtype=np.float64)
         apart = 2 * float(np.abs(eigs(operator, 1, tol=1e-4, v0=np.ones(n), return_eigenvectors=False)[0]))
         of_columns = columns_bound(n, l, self.longest)
-        likely, norm = certificate.spectral_error_likely, float(self.eigenvalues[0])
+        likely, norm = float(certificate.missed[0] * fit.eigenvalues_[0]), float(self.eigenvalues[0])
 
         def kumar(of: Callable[[int, int, float, float], float], beyond: float) -> tuple[float, float]:
             return of(n, l, beyond, self.in_features), of(n, l, beyond, self.of_columns)
@@ -142,7 +142,7 @@ class Example:
             "Nyström, 2 |A'A - C_A C_A'|": (apart, None, *kumar(kumar_spectral, 0.0), 2 * norm),
             "Nyström, |E|_F": (
                 float(frobenius),
-                certificate.trace_error,
+                certificate.unexplained * self.n,  # tr(K)
                 *kumar(kumar_frobenius, rest),
                 float(np.linalg.norm(K)),
             ),
