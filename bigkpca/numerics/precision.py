@@ -226,6 +226,7 @@ def kept_directions(slack: Slack, span: Span) -> Kept:
     return Kept(np.sort(order[:k]), float(total[k - 1]))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _errors_of_trace(slack: Slack, P: Array, squares: Array) -> tuple[Array, Array]:
     """Numbers of the directions P (D, m), in the order of their error over what they explain, `squares` (m,), and the
     error of tr(E) with the first 1, 2, ... of them."""
@@ -243,6 +244,7 @@ class Bounds(NamedTuple):
     upper: Array
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     """Bounds of the eigenvalues whose computed ones are `values` (r,), descending, with the components A (D, r):
 
