@@ -41,7 +41,7 @@ def values(kernel, X, Y, shift, center):
     return np.exp(exponents[kernel.name])
 
 
-_LEAST_PIVOT = 1e-13  # of k(x, x)
+_LEAST_PIVOT = 1e-13  # of the largest k(s, s)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def remainder(kernel, Z, S):
     shift = np.median(Z, axis=0)
     E, C, W = (values(kernel, A, B, shift, False).astype(np.longdouble) for A, B in ((Z, Z), (Z, S), (S, S)))
     most, slack = float(np.abs(np.diag(E)).max()), 64 * len(E) * float(np.abs(np.diag(E)).sum())
-    while (pivot := float(np.diag(W).max())) > _LEAST_PIVOT * most:
+    least = _LEAST_PIVOT * float(np.diag(W).max())
+    while (pivot := float(np.diag(W).max())) > least:
         s = int(np.diag(W).argmax())
         f, g = C[:, s] / np.sqrt(W[s, s]), W[:, s] / np.sqrt(W[s, s])
         slack += 64 * float(np.abs(f).sum()) * most / np.sqrt(pivot)
