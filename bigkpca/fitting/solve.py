@@ -378,6 +378,7 @@ def _exactly(features: KernelRows, few: Array, spec: FitSpec) -> tuple[Solution,
     value = precision.error_of_gram(features) * largest + float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
     value += precision.moved_by_rounding(features)
     solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
+    _check_representable(features, solution, few)
     return solution, of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
 
 

@@ -193,12 +193,16 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
     """The ratio of an error in float64 to the largest error in float32, `off`.
 
     It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
-    k(x, x) is known: kernels with a kink there, e.g. of |x - y|, have errors of the root of the precision.
+    k(x, x) is known, or all but equal, where k hardly changes: kernels with a kink there, e.g. of |x - y|, have errors
+    of the root of the precision, and those of rows far from the offset exceed all errors of others, which cannot be
+    seen in float32 if these are as large as the values.
     """
-    rows = Z.astype(np.float64)
+    ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
+    moved = rows * (1 + 2 * _DOUBLE * (-1.0) ** np.arange(rows.size).reshape(rows.shape))
     with np.errstate(all="ignore"):
-        same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
-    return max(_DOUBLE / _SINGLE, min(same / off, 1.0)) if off and np.isfinite(same) else _DOUBLE / _SINGLE
+        gram = kernel(rows, rows)
+        same = max(np.abs(np.diag(gram) - kernel.diagonal(rows)).max(), np.abs(gram - kernel(rows, moved)).max())
+    return max(ratio, min(float(same) / off, 1.0)) if off and np.isfinite(same) else ratio
 
 
 def moved_by_rounding(features: KernelRows) -> float:
