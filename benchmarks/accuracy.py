@@ -46,10 +46,7 @@ def estimates(given: argparse.Namespace) -> tuple[Table, list[Measured]]:
         plain, better, held = [], [], []
         for seed in range(given.draws):
             model = fitted(X, sigma=sigma, size=size, random_state=seed)
-            found, deviation = (
-                getattr(model.certificate, field)[:LEADING]
-                for field in ("eigenvalue_estimate", "eigenvalue_standard_error")
-            )
+            found, deviation = (getattr(model.certificate, field)[:LEADING] for field in ("estimate", "standard_error"))
             plain.append(np.abs(model.solution.eigenvalues[:LEADING] / exact - 1).mean())
             better.append(np.abs(found / exact - 1).mean())
             held.append((np.abs(found - exact) <= _NORMAL * deviation).mean())

@@ -22,9 +22,9 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import sums_of
 from bigkpca.fitting.features import choose_features
 from bigkpca.fitting.sample import prepare_sample
+from bigkpca.fitting.solve import rounding_of
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.moments import Rounding
 from bigkpca.spec import FitSpec, resolve
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -160,10 +160,11 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     chosen = choose_features(prepare_sample(rows, fit, engine), fit, engine)
-    rounding = Rounding.unknown(size)
+    features, shift = chosen.features, chosen.near_mean
+    rounding = rounding_of(features, chosen.few, shift, engine)
 
     def one_pass(engine: Engine, rows: Rows = rows) -> float:
-        return seconds_of(lambda: sums_of(rows, chosen.features, chosen.near_mean, rounding, None, engine))
+        return seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))
 
     return rows, one_pass
 

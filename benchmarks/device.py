@@ -86,11 +86,11 @@ def works_of(rows: Rows, model: Model, spec: FitSpec) -> list[Work]:
     (n, d), size, r = rows.shape, model.features.size, model.components
     assert model.sums is not None
     shift, columns = model.sums.about, model.features.as_columns()
-    m = min(n, _MOST_MULTIPLIED)
+    m, rounding = min(n, _MOST_MULTIPLIED), Rounding.unknown(size)
     B = np.random.default_rng(0).normal(size=(m, _MULTIPLIED))
 
     def one_pass(given: Rows, engine: Engine) -> Any:
-        return sums_of(given, model.features, shift, Rounding.unknown(size), None, engine)
+        return sums_of(given, model.features, shift, rounding, None, engine)
 
     def product(given: Rows, engine: Engine) -> Any:
         some = given.part(0, m)

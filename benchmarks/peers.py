@@ -8,7 +8,7 @@ imports their dependencies: pip install --target build/peers dask-ml nystrompca.
 by one in Python, which takes ten minutes for 60,000 rows, and runs once.
 
 Two tables compare the smallest sizes of bigkpca, of those measured, that are at least as accurate as scikit-learn's:
-by eigenvalues, for which bigkpca estimates the part that landmarks miss (`certificate_.eigenvalue_estimate`), and by
+by eigenvalues, for which bigkpca estimates the part that landmarks miss (`certificate_.estimate`), and by
 scores, for which the cosine counts between the spans of the leading components and of exact ones. The exact eigenpairs
 are computed once in each --folder, by bigkpca's exact method.
 """

@@ -89,8 +89,8 @@ def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
 
 def zeros(size: int) -> ShiftedSums:
     """The sum of a block without work."""
-    nothing = np.zeros(size)
-    return ShiftedSums(nothing, 1, 1.0, nothing, moments.empty_sums(size), 0.0, nothing, nothing)
+    zero = np.zeros(size)
+    return ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(size), 0.0, zero, zero)
 
 
 def measured(given: argparse.Namespace) -> Parts:

@@ -40,7 +40,7 @@ for first in (True, False):
 started = time.perf_counter()
 fitted = bigkpca.fit(data, model, transform=written, random_state=int(seed), **json.loads(options))
 took = time.perf_counter() - started
-values, estimates = fitted.solution.eigenvalues, fitted.certificate.eigenvalue_estimate
+values, estimates = fitted.solution.eigenvalues, fitted.certificate.estimate
 scores = zarr.open_array(written + "/scores", mode="r")
 """
 
@@ -56,7 +56,7 @@ estimates = None
 
 FITTED = """
 took, values = time.perf_counter() - started, model.eigenvalues_
-estimates = model.certificate_.eigenvalue_estimate
+estimates = model.certificate_.estimate
 """  # how those of KernelPCA end
 
 PCA_FITTED = """

@@ -142,7 +142,7 @@ class Example:
             "Nyström, 2 |A'A - C_A C_A'|": (apart, None, *kumar(kumar_spectral, 0.0), 2 * norm),
             "Nyström, |E|_F": (
                 float(frobenius),
-                certificate.unexplained * fit.model_.solution.total_variance,
+                certificate.unexplained * self.n,  # tr(K)
                 *kumar(kumar_frobenius, rest),
                 float(np.linalg.norm(K)),
             ),

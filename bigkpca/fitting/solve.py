@@ -268,7 +268,7 @@ def _of_landmarks(
         assert kept is not None
         coarse = ALGEBRA * span.moments.trace + kept.trace
         _check_trace(span, coarse)
-        trace_error = max(span.trace_error, 0.0) + coarse
+        trace_error = min(max(span.trace_error, 0.0) + coarse, span.moments.trace)
         missed = missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))
         missed = replace(missed, bound=min(missed.bound, trace_error))
     else:
@@ -280,11 +280,13 @@ def _of_landmarks(
     if spec.method_value != Nystroem():
         cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
     if not proven:
-        return Certificate.of(r, cosine=cosine, missed=missed.bound / values, rounding=rounding)
+        apart = np.abs(values - _padded(wide.eigenvalues, r, 0.0))  # 0 for Nyström, whose eigenvalues these are
+        return Certificate.of(r, cosine=cosine, missed=(missed.bound + apart) / values, rounding=rounding)
     lower = _padded(np.sort(bounds.lower)[::-1], r, 0.0)
     upper = _padded(np.sort(bounds.upper)[::-1], r, float(bounds.upper[-1])) + missed.bound
     explained = max(span.variance(spec.center) - trace_error, float(lower.sum()))
-    whole = explained + trace_error
+    # Of other methods, the sum of the eigenvalues may exceed what the landmarks explain.
+    whole = max(explained + trace_error, solution.total_variance)
     return Certificate.of(
         r,
         lower=lower,
@@ -292,7 +294,7 @@ def _of_landmarks(
         cosine=cosine,
         missed=missed.bound / values,
         rounding=rounding,
-        unexplained=trace_error / whole if whole > 0 else 1.0,
+        unexplained=1 - explained / whole if whole > 0 else 1.0,
         confidence=CONFIDENCE if np.isfinite(missed.bound) else 0.0,
         **_estimated(judged, values, lower, upper, rounding, missed, others),
     )
@@ -376,6 +378,7 @@ def _exactly(features: KernelRows, few: Array, spec: FitSpec) -> tuple[Solution,
     value = precision.error_of_gram(features) * largest + float(np.abs(kernel.gram(stored) - kernel.gram(given)).max())
     value += precision.moved_by_rounding(features)
     solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
+    _check_representable(features, solution, few)
     return solution, of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
 
 

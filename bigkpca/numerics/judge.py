@@ -46,8 +46,8 @@ class DrawnError:
 
     @property
     def finite(self) -> bool:
-        """Whether all kernels are finite: those of two far rows may overflow."""
-        return bool(np.isfinite(self.E).all())
+        """Whether there are rows, and all kernels are finite: those of two far rows may overflow."""
+        return len(self.E) > 0 and bool(np.isfinite(self.E).all())
 
     @property
     def diagonal(self) -> Array:
@@ -78,7 +78,7 @@ class DrawnError:
         return np.concatenate(in_parts(tile, self._tiles()))
 
     def _tiles(self) -> range:
-        return range(0, len(self.E), _TILE_ROWS)
+        return range(0, max(len(self.E), 1), _TILE_ROWS)
 
 
 def error_of(
@@ -87,6 +87,8 @@ def error_of(
     """E of the drawn rows with K^ = Z diag(signs) Z', in the dtype of block work or, if rounding matters there, in
     float64. `unexplained` is added to the diagonal of K^."""
     p, roots, double = rows.probabilities, np.sqrt(rows.weights), np.dtype(np.float64)
+    if not len(rows.X):  # k(x, x) is 0 for all rows
+        return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
     if features.dtype != double:
         few = np.linspace(0, len(rows.X) - 1, min(_CALIBRATING_ROWS, len(rows.X))).astype(np.intp)
         scale = roots[few] / np.sqrt(p[few])
@@ -252,6 +254,8 @@ class Estimates:
         way of directions outside of Q, to second order.
         """
         values, outside = self.eigenvalues, self.outside
+        if not np.isfinite(missed):
+            return np.zeros(len(values))
         near = np.abs(values[:, None] - values) <= SAME * np.abs(values[:, None])
         apart_inside = np.where(near, np.inf, values[:, None] - values)
         mixed = 1 - np.einsum("ij,ij->i", self.rotation**2, near)

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import scipy
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from bigkpca.errors import Array
 
@@ -103,8 +103,9 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
 
 
 _LEAST_ROWS = 512  # for fewer, LAPACK is as fast
-_FEW = 40  # rows for each eigenpair that Lanczos finds faster than LAPACK
-_SURE = 1e-6  # of an eigenvalue: by how much another one may be larger than the least
+_FEW = 40  # rows for each eigenpair that ARPACK finds faster than LAPACK
+_MOST = 0.25  # of the number of rows: with this many products, ARPACK takes about as long as LAPACK
+_HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
 
 
 def leading_pairs(A: Array, count: int | None) -> tuple[Array, Array]:
@@ -114,36 +115,68 @@ def leading_pairs(A: Array, count: int | None) -> tuple[Array, Array]:
     A Krylov space of one vector may lack another eigenvector of a multiple eigenvalue. So what the found ones leave
     is searched again, from another start, and LAPACK is asked if it has a larger eigenvalue.
     """
-    m = len(A)
-    if count is None or m < _LEAST_ROWS or _FEW * count > m:
-        return eigh_descending(A, count)
-    first, second = np.random.default_rng(0).standard_normal((2, m))
-    with suppress(ArpackError):
-        values, V = eigsh(A, count, which="LA", v0=first)
-        values, V = values[::-1], np.ascontiguousarray(V[:, ::-1])
-        rest = LinearOperator(A.shape, lambda x: A @ x - V @ (values * (V.T @ x)), dtype=A.dtype)
-        (left,) = eigsh(rest, 1, which="LA", v0=second, tol=_SURE, return_eigenvectors=False)
-        if values[-1] > 0 and left <= (1 + _SURE) * values[-1]:
-            return values, V
+    if count is not None and _FEW * count <= len(A):
+        first, second = np.random.default_rng(0).standard_normal((2, len(A)))
+        found = _by_arpack(A, count, "LA", first)
+        if found is not None and found[0][-1] > 0 and _are_leading(A, *found, second):
+            return found
     return eigh_descending(A, count)
 
 
-def lowest_eigenvalue(A: Array) -> float:
-    """The lowest eigenvalue of a symmetric A (m, m), float64, nearly."""
-    if len(A) >= _LEAST_ROWS:
-        with suppress(ArpackError):
-            start = np.random.default_rng(0).standard_normal(len(A))
-            return float(eigsh(A, 1, which="SA", v0=start, tol=_SURE, return_eigenvectors=False)[0])
-    return float(scipy.linalg.eigh(A, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0])
+def _are_leading(A: Array, values: Array, V: Array, start: Array) -> bool:
+    """Whether V are eigenvectors, and what they leave has no eigenvalue above the least of `values`, up to rounding."""
+    slack = rounding_of_eigenvalues(len(A), 0.0, _entry(A), float(values[0]))
+    if not np.linalg.norm(A @ V - V * values) <= slack / 2:
+        return False
+    left = _by_arpack(A, 1, "LA", start, 1e-6, (values, V))
+    return left is not None and bool(left[0][0] <= values[-1] + slack / 2)
+
+
+def _entry(A: Array) -> float:
+    return float(max(A.max(), -A.min()))
+
+
+def _by_arpack(
+    A: Array, count: int, which: str, start: Array, tol: float = 0.0, without: tuple[Array, Array] | None = None
+) -> tuple[Array, Array] | None:
+    """Eigenpairs of a symmetric A (m, m), in descending order, or of what is left `without` some.
+
+    None for few rows, for entries whose squares overflow or underflow, and if it takes longer than LAPACK.
+    """
+    from scipy.sparse.linalg import (  # here, because the import takes a tenth of a second
+        ArpackError,
+        LinearOperator,
+        eigsh,
+    )
+
+    m, entry = len(A), _entry(A)
+    if m < _LEAST_ROWS or not 1 / _HUGE < entry < _HUGE:
+        return None
+    values, V = without or (np.zeros(0), np.zeros((m, 0)))
+    # Of A / entry, since ARPACK has absolute tolerances.
+    unit = LinearOperator((m, m), lambda x: (A @ x - V @ (values * (V.T @ x))) / entry, dtype=np.float64)
+    steps = max(10, int(_MOST * m) // (count + 1))
+    seed: dict[str, Any] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # from SciPy 1.17 on
+    try:
+        found, U = eigsh(unit, count, which=which, v0=start, tol=tol, maxiter=steps, **seed)
+    except ArpackError:
+        return None
+    return entry * found[::-1], np.ascontiguousarray(U[:, ::-1])
+
+
+def negative_eigenvalue(A: Array, noise: float) -> float:
+    """The lowest eigenvalue of a symmetric A (m, m), float64, if it is below -noise; 0 otherwise."""
+    shifted = A + noise * np.eye(len(A))
+    if scipy.linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
+        return 0.0
+    lowest = scipy.linalg.eigh(A, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0]
+    return min(float(lowest), 0.0)
 
 
 def norm_of_symmetric(A: Array) -> float:
     """|A|_2 of a symmetric A (m, m), float64, nearly."""
-    if len(A) >= _LEAST_ROWS:
-        with suppress(ArpackError):
-            start = np.random.default_rng(0).standard_normal(len(A))
-            return float(np.abs(eigsh(A, 1, which="LM", v0=start, tol=1e-3, return_eigenvectors=False)[0]))
-    return float(np.linalg.norm(A, 2))
+    found = _by_arpack(A, 1, "LM", np.random.default_rng(0).standard_normal(len(A)), 1e-3)
+    return float(np.linalg.norm(A, 2)) if found is None else float(abs(found[0][0]))
 
 
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:

@@ -296,7 +296,8 @@ class ShiftedSums:
 
 
 _ADDED_ROWS = 2048
-_FAR = 64  # times the mean square of a tile: a row this far makes sums in float32 coarse
+UNDERFLOW = 2.0**-100  # below it, products in float32 may vanish
+FAR = 64  # times the mean square of a tile: a row this far makes sums in float32 coarse
 
 
 def added_pieces(V: Array) -> list[slice]:
@@ -345,6 +346,7 @@ def shifted_sums(
     total: Array = np.zeros(D)
     products: Array = empty_sums(D)
     squares: Array = np.zeros(D)
+    length, coarse_rows = 0.0, 0  # Σ w |k(x, x)|, and rows whose products are added up in float32
     work, shifted = np.empty(0), shift
     for V, diagonal, w in weighted_tiles(tiles, weights):
         rows, dtype = V.shape[0], dtype_of(V)
@@ -352,23 +354,25 @@ def shifted_sums(
             work, shifted = work_space(V), moved(shift.astype(dtype), V)
             total, products, squares = moved(total, V), moved(products, V), moved(squares, V)
         V -= shifted
-        roots = moved(np.ones(rows, dtype) if w is None else np.sqrt(w).astype(dtype), V)
+        roots = moved(np.ones(rows) if w is None else np.sqrt(w), V)
         if w is not None:
-            V *= roots[:, None]
+            V *= astype(roots, dtype)[:, None]
         count += rows
         weight += rows if w is None else float(w.sum())
         trace += float(diagonal.sum() if w is None else w @ diagonal)
-        lengths = on_host(inner_products(V, V))
-        if dtype == np.float32 and lengths.max(initial=0) > _FAR * lengths.mean():
-            V, roots = astype(V, np.float64), astype(roots, np.float64)
+        length += float(np.abs(diagonal).sum() if w is None else w @ np.abs(diagonal))
+        lengths = on_host(inner_products(V, V, np.float64))  # squares of rows that are far may overflow in float32
+        if dtype == np.float32 and rows * lengths.max(initial=0) > FAR * lengths.sum():
+            V = astype(V, np.float64)
             add_products(products, V, work_space(V))
         else:
             for own in added_pieces(V):
                 add_products(products, V[own, :], work)
             squares += inner_products(V, V, axis=0)
+            coarse_rows += rows
         for own in added_pieces(V):
-            total += roots[own] @ V[own, :]  # here a product is several times faster than a column sum
+            total += roots[own] @ astype(V[own, :], np.float64)  # or the mean rounds, which no bound of sums holds
     # `shifted` and not `shift`, since the rounded vector was subtracted.
     about = on_host(shifted).astype(np.float64)
-    errors, coarse = trace * rounding.errors, rounding.beta * on_host(squares)
+    errors, coarse = length * rounding.errors, rounding.beta * (on_host(squares) + coarse_rows * UNDERFLOW)
     return ShiftedSums(about, count, weight, on_host(total), on_host(products), trace, errors, coarse)

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.array_api import moved, on_host
+from bigkpca.numerics.array_api import inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.moments import Rounding, ShiftedSums
+from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
 from bigkpca.numerics.span import Basis, Span
 
 MEASURED_ROWS = 1024
@@ -34,7 +34,6 @@ _POWER_STEPS = 20
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
-_TINY = 2.0**-100  # above the underflow of products in float32
 _ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
 _KERNEL_ROWS = 256
@@ -42,19 +41,32 @@ _FARTHEST = 64
 
 
 class InSingle(NamedTuple):
-    """What the device of a pass computes in float32: features less a shift (q, D), and products (D, D) of some."""
+    """What the device of a pass computes in float32: features less a shift (q, D), and products (D, D) of those rows
+    with the numbers `summed`."""
 
     values: Array
     products: Array
+    summed: Array
 
 
 @np.errstate(all="ignore")
 def in_single(features: FeatureMap, X: Array, shift: Array) -> InSingle:
-    """The features of rows X (q, d), in float32, less a shift (D,), and the products of the first 512."""
+    """The features of rows X (q, d), in float32, less a shift (D,), and the products of most of the first 512."""
     ((V, _),) = features.tiles([X], len(X))
     V -= moved(shift.astype(np.float32), V)
-    some = V[:_SUMMED_ROWS, :]
-    return InSingle(on_host(V), on_host(some.T @ some))
+    summed = _in_one_sum(on_host(inner_products(V[:_SUMMED_ROWS, :], V[:_SUMMED_ROWS, :], np.float64)))
+    some = rows_of(V, summed)
+    return InSingle(on_host(V), on_host(some.T @ some), summed)
+
+
+def _in_one_sum(lengths: Array) -> Array:
+    """Numbers of the rows of these lengths (q,) beyond which none is far from the others: next to a far one, the
+    rounding of the others does not show, and the pass adds up its tile in float64."""
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    of_others = np.cumsum(lengths[order]) / np.arange(1, len(order) + 1)
+    far = np.append(lengths[order] > FAR * of_others, True)  # NaN is not
+    return np.sort(order[: int(far.argmax())])
 
 
 def measured_rows(features: FeatureMap, X: Array) -> Array:
@@ -86,11 +98,14 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
     D = features.size
     with np.errstate(all="ignore"):
         ((exact, diagonal),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
-        exact -= shift.astype(np.float32)
+        rounded = shift.astype(np.float32)
+        exact -= np.where(np.isfinite(rounded), rounded, shift)
         off = single.values - exact
         off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
-        errors = _SAFETY**2 * np.sum(off**2, axis=0) / max(float(np.abs(diagonal).sum()), np.finfo(float).tiny)
-        beta = _SAFETY * _norm_of_sums(single) + D * 2.0**-52
+        root = max(float(np.sqrt(np.abs(diagonal).sum())), np.finfo(float).tiny)
+        errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
+        # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
+        beta = _SAFETY * max(_norm_of_sums(single), _SINGLE) + D * 2.0**-52
     kinks = (
         _kink(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks)) if has_landmarks(features) else 0
     )
@@ -100,9 +115,9 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
 
 def _norm_of_sums(single: InSingle) -> float:
     """|M^(-1/2) Delta M^(-1/2)|_2 of the error Delta of products in float32, by power steps."""
-    exact = single.values[:_SUMMED_ROWS].astype(np.float64)
+    exact = single.values[single.summed].astype(np.float64)
     M = exact.T @ exact
-    roots = np.sqrt(np.diag(M) + len(exact) * _TINY)
+    roots = np.sqrt(np.diag(M) + len(exact) * UNDERFLOW)
     B = np.nan_to_num((single.products - M) / roots / roots[:, None], nan=1, posinf=1, neginf=-1)
     x = np.random.default_rng(0).standard_normal(len(B))
     for _ in range(_POWER_STEPS):
@@ -153,6 +168,7 @@ class Slack:
     @classmethod
     def of_features(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
         """That of features whose sums have these errors."""
+        errors, coarse = (np.nan_to_num(each, nan=np.finfo(float).max) for each in (errors, coarse))
         if not has_landmarks(features):
             return cls(errors, coarse, np.zeros(features.size), 0.0)
         roots = np.sqrt(np.abs(features.kernel.diagonal(features.landmarks.astype(np.float64))))
@@ -177,12 +193,16 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
     """The ratio of an error in float64 to the largest error in float32, `off`.
 
     It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
-    k(x, x) is known: kernels with a kink there, e.g. of |x - y|, have errors of the root of the precision.
+    k(x, x) is known, or all but equal, where k hardly changes: kernels with a kink there, e.g. of |x - y|, have errors
+    of the root of the precision, and those of rows far from the offset exceed all errors of others, which cannot be
+    seen in float32 if these are as large as the values.
     """
-    rows = Z.astype(np.float64)
+    ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
+    moved = rows * (1 + 2 * _DOUBLE * (-1.0) ** np.arange(rows.size).reshape(rows.shape))
     with np.errstate(all="ignore"):
-        same = float(np.abs(np.diag(kernel(rows, rows)) - kernel.diagonal(rows)).max())
-    return max(_DOUBLE / _SINGLE, min(same / off, 1.0)) if off and np.isfinite(same) else _DOUBLE / _SINGLE
+        gram = kernel(rows, rows)
+        same = max(np.abs(np.diag(gram) - kernel.diagonal(rows)).max(), np.abs(gram - kernel(rows, moved)).max())
+    return max(ratio, min(float(same) / off, 1.0)) if off and np.isfinite(same) else ratio
 
 
 def moved_by_rounding(features: KernelRows) -> float:
@@ -210,6 +230,7 @@ def kept_directions(slack: Slack, span: Span) -> Kept:
     return Kept(np.sort(order[:k]), float(total[k - 1]))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _errors_of_trace(slack: Slack, P: Array, squares: Array) -> tuple[Array, Array]:
     """Numbers of the directions P (D, m), in the order of their error over what they explain, `squares` (m,), and the
     error of tr(E) with the first 1, 2, ... of them."""
@@ -227,6 +248,7 @@ class Bounds(NamedTuple):
     upper: Array
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     """Bounds of the eigenvalues whose computed ones are `values` (r,), descending, with the components A (D, r):
 
@@ -237,7 +259,8 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     """
     # Components have the length of an eigenvalue: a'W a = 1 and a'M a = values.
     G = A.T @ (slack.coarse[:, None] * A)
-    g = np.minimum(np.cumsum(np.diag(G)), np.linalg.eigvalsh(G)[-1])
+    largest = np.linalg.eigvalsh(G)[-1] if np.isfinite(G).all() else np.inf
+    g = np.minimum(np.cumsum(np.diag(G)), largest)
     e = np.sqrt(np.cumsum(slack.of_values(A) ** 2))
     w = np.minimum(np.cumsum(slack.of_lengths(A)) + _UNIT, 0.999)
     lower = np.maximum(np.sqrt(np.maximum(values - g, 0)) - e, 0) ** 2 * (1 - w)
@@ -254,7 +277,7 @@ def single_is_enough(
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
     trace, squares = times * float(found.diagonal.sum()), times * np.einsum("ij,ij->j", V, V)
-    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * squares)
+    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
     B = np.sqrt(times) * (V if basis is None else V @ basis.P)  # about the shift, which is near the mean
     values, U = np.linalg.eigh(B @ B.T)
     wanted = min(components, len(B) // 4, int(np.count_nonzero(values > _NOISE * values[-1])))

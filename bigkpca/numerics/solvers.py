@@ -29,7 +29,7 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import (
     eigh_descending,
     leading_pairs,
-    lowest_eigenvalue,
+    negative_eigenvalue,
     numerical_rank,
     rounding_of_eigenvalues,
     signs,
@@ -437,7 +437,7 @@ def gram(
     most = _count(components)
     shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
     values, U = leading_pairs(K, most)
-    lowest = 0.0 if positive and most is not None else float(values[-1]) if most is None else lowest_eigenvalue(K)
+    lowest = float(values[-1]) if most is None else 0.0 if positive else negative_eigenvalue(K, shift)
     check_some_positive(values[0], lowest, shift)
     variance = at_least_its_parts(variance, values)
     r = kept_components(values, components, variance, trace, tolerance)

@@ -8,6 +8,8 @@ import pytest
 from scipy.stats import binom
 
 from bigkpca import kernels
+from bigkpca.numerics import precision
+from bigkpca.numerics.judge import Missed
 from tests.helpers.adversarial.cases import KERNELS, Case, case
 from tests.helpers.adversarial.outcomes import outcome, total
 from tests.helpers.adversarial.truth import truth
@@ -27,16 +29,19 @@ _NEVER = ("false proven bound", "silent wrong spectrum", "nan", "unexpected erro
 def test_fits_of_hard_data_are_right_or_say_so(seeds):
     """Nothing that must never happen did, and what may happen now and then happened no more often than luck allows.
 
-    5 % of fits may have a likely bound that misses, 0.5 % of solid components may fail: binomial numbers, which luck
-    exceeds once in 10,000 runs. Components of one fit fail together, so that three are allowed at least.
+    5 % of fits may have a likely bound that misses, 0.5 % of solid and 1 % of fair components may fail: binomial
+    numbers, which luck exceeds once in 10,000 runs. Components of one fit fail together, so that three are allowed at
+    least.
     """
     outcomes = [outcome(case(seed)) for seed in seeds]
     found = [(seed, *each) for seed, found in zip(seeds, outcomes, strict=True) for each in found.problems]
     assert not [each for each in found if each[1] in _NEVER]
     counts = total(outcomes)
-    likely, solid = counts["fits with likely bounds"], counts["solid components"]
+    likely = counts["fits with likely bounds"]
     assert counts["fits whose likely bounds miss"] <= binom.ppf(0.9999, likely, 0.05), found
-    assert counts["solid components that fail"] <= max(3, binom.ppf(0.9999, solid, 0.005)), found
+    for word, share in (("solid", 0.005), ("fair", 0.01)):
+        most = max(3, binom.ppf(0.9999, counts[f"{word} components"], share))
+        assert counts[f"{word} components that fail"] <= most, found
 
 
 # Fits that once were wrong in silence, or claimed what did not hold; one for each kind of fault in the quick tests.
@@ -82,5 +87,6 @@ def test_the_truth_is_that_of_the_kernel_on_rows_that_nothing_makes_hard():
 def test_a_certificate_that_claims_too_much_is_found_out(monkeypatch):
     easy = Case(n=100, size=20)
     assert not outcome(easy).problems
-    monkeypatch.setattr("bigkpca.numerics.certificates._upper", lambda nystroem, error: nystroem)
-    assert "false proven bound" in dict(outcome(easy).problems)
+    monkeypatch.setattr(precision, "bounds", lambda slack, values, A: precision.Bounds(1.01 * values, values))
+    monkeypatch.setattr("bigkpca.fitting.solve.missed_of_positive", lambda *given: Missed(0.0, 0.0))
+    assert {"false proven bound", "likely bound missed"} <= set(dict(outcome(easy).problems))

@@ -1,6 +1,4 @@
-"""Each solver in one call, as the tests of solvers use it, and threads to map with."""
-
-from concurrent.futures import ThreadPoolExecutor
+"""Each solver in one call, as the tests of solvers use it."""
 
 import numpy as np
 import pytest
@@ -9,16 +7,16 @@ from hypothesis import strategies as st
 from bigkpca.numerics import solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.moments import block_moments
+from bigkpca.numerics.moments import Rounding, shifted_sums
 from bigkpca.numerics.span import span_of
 
 seeds = st.integers(0, 2**32 - 1)
 centred_or_not = pytest.mark.parametrize("center", [True, False], ids=["centred", "uncentred"])
 
 
-def threads(function, items):
-    with ThreadPoolExecutor(3) as pool:
-        return list(pool.map(function, items))
+def block_moments(tiles, shift):
+    """The moments of the rows of one block."""
+    return shifted_sums(tiles, shift, Rounding.unknown(len(shift))).moments
 
 
 def nystroem_fit(kernel, X, landmarks, components, center=True):
@@ -29,7 +27,10 @@ def nystroem_fit(kernel, X, landmarks, components, center=True):
     moments = block_moments([(V.copy(), diagonal)], V.mean(axis=0, dtype=np.float64))
     tolerance = rank_tolerance(features.dtype)
     solution = solvers.nystroem(
-        span_of(features.gram(), moments, tolerance), components, center=center, tolerance=tolerance
+        span_of(features.gram(), moments, tolerance, positive=kernel.positive),
+        components,
+        center=center,
+        tolerance=tolerance,
     )
     return solution, (V - solution.mean) @ solution.components
 
@@ -55,7 +56,9 @@ def moments_at(kernel, X, landmarks):
 def columns_fit(kernel, X, landmarks, components, center=True):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
-    solution = solvers.column_sampling(span_of(W, moments, 1e-12), components, center=center, tolerance=1e-12)
+    solution = solvers.column_sampling(
+        span_of(W, moments, 1e-12, positive=kernel.positive), components, center=center, tolerance=1e-12
+    )
     return solution, (C - solution.mean) @ solution.components
 
 
@@ -63,7 +66,7 @@ def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
     """(solution, scores of X)."""
     moments, W, C = moments_at(kernel, X, landmarks)
     solution = solvers.nystroem_thesis(
-        span_of(W, moments, 1e-12), components, rank=rank, center=center, tolerance=1e-12
+        span_of(W, moments, 1e-12, positive=kernel.positive), components, rank=rank, center=center, tolerance=1e-12
     )
     return solution, (C - solution.mean) @ solution.components
 

@@ -1,11 +1,15 @@
 """Symmetric eigenproblems: order, the rank rule, the sign rule."""
 
+from unittest import mock
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.linalg import eigh_descending, numerical_rank, rank_tolerance, signs
+from bigkpca.numerics import linalg
+from bigkpca.numerics.linalg import congruence, eigh_descending, numerical_rank, rank_tolerance, signs
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
 from tests.numerics.fits import seeds
@@ -60,3 +64,14 @@ def test_the_entry_of_largest_absolute_value_decides_the_sign():
     # Columns: largest is -3; largest is -1; 2 and -2 tie and the first decides; all zero.
     assert_array_equal(signs(scores), [-1, -1, 1, 1])
     assert_array_equal(signs(np.empty((0, 3))), [1, 1, 1])
+
+
+@pytest.mark.parametrize("n", [1, 255, 257, 600])
+def test_products_with_a_triangle_are_those_of_the_formula(n):
+    """From several tiles on; exactly symmetric, and with the same bits for any number of threads."""
+    S, T = matrix_with(np.linspace(-1, 2, n), 5), np.triu(np.random.default_rng(0).normal(size=(n, n)))
+    found = congruence(S, T)
+    assert_array_equal(found, found.T)
+    assert_allclose(found, T.T @ S @ T, atol=1e-12 * n * np.abs(T).max() ** 2)
+    with mock.patch.object(linalg, "_PROCESSORS", 1):
+        assert_array_equal(congruence(S, T), found)

@@ -8,10 +8,9 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
-from bigkpca.numerics.moments import block_moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
-from tests.numerics.fits import centred_or_not, rows
+from tests.numerics.fits import block_moments, centred_or_not, rows
 
 KERNEL = Gaussian(1.0)
 
@@ -36,7 +35,7 @@ WAVES = FourierRows(KERNEL, np.zeros(3), rows(1, n=6), None)
 @centred_or_not
 def test_each_method_has_its_solver(center):
     of_landmarks, _ = solved_from(LANDMARKS)
-    span, keys = span_of(LANDMARKS.gram(), of_landmarks, 1e-12), {"center": center, "tolerance": 1e-12}
+    span, keys = span_of(LANDMARKS.gram(), of_landmarks, 1e-12, positive=True), {"center": center, "tolerance": 1e-12}
     everything, (of_waves, _) = KernelRows(KERNEL, np.zeros(3), X), solved_from(WAVES)
     for method, moments, features, expected in (
         (Nystroem(), of_landmarks, LANDMARKS, solvers.nystroem(span, 2, **keys)),

@@ -5,10 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics import solvers
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.moments import shifted_sums
+from bigkpca.numerics.moments import Rounding, shifted_sums
 from bigkpca.numerics.span import span_of
 
 OFFSET = np.array([10.0, -3.0, 0.5])
@@ -19,9 +20,11 @@ TILES = [X[:20], X[20:23], X[23:]]
 def fitted(dtype=np.float64, **provenance):
     features = KernelRows(Gaussian(1.2), OFFSET, (X[:9] - OFFSET).astype(dtype))
     ((V, diagonal),) = features.tiles([X], len(X))
-    sums = shifted_sums([(V, diagonal)], np.full(9, 0.4))
-    solution = solvers.nystroem(span_of(features.gram(), sums.moments, 1e-12), 4, center=True, tolerance=1e-12)
-    return Model(features, solution, sums=sums, provenance=provenance)
+    sums = shifted_sums([(V, diagonal)], np.full(9, 0.4), Rounding.unknown(9))
+    solution = solvers.nystroem(
+        span_of(features.gram(), sums.moments, 1e-12, positive=True), 4, center=True, tolerance=1e-12
+    )
+    return Model(features, solution, certificate=Certificate.of(4), sums=sums, provenance=provenance)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(np.float64, 1e-12), (np.float32, 1e-4)])

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.moments import block_moments, column_moments, represented
+from bigkpca.numerics.moments import column_moments, represented
 from tests.helpers import oracles
-from tests.numerics.fits import seeds
+from tests.numerics.fits import block_moments, seeds
 
 
 def added_in_some_order(parts, rng):

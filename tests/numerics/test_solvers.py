@@ -9,10 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import DataError
 from bigkpca.numerics import solvers
 from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.moments import Moments, block_moments
+from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.numerics.fits import (
+    block_moments,
     centred_or_not,
     columns_fit,
     gram_fit,
@@ -171,7 +172,7 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     assert values[0] < -10 * values[-1]
     V = kernel(X, X[:60])
     moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
-    span = span_of(kernel.gram(X[:60]), moments, 1e-12)
+    span = span_of(kernel.gram(X[:60]), moments, 1e-12, positive=False)
     solution = solvers.column_sampling(span, 3, center=False, tolerance=1e-12)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
@@ -236,42 +237,6 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
 
 
 @centred_or_not
-def test_components_of_nearly_the_same_rows_lead_to_those_of_others_and_far_ones_change_nothing(center):
-    X, kernel = rows(3, n=400) * [3.0, 1.0, 0.3], Gaussian(2.0)
-    landmarks, fewer = X[::4], X[8:]
-    W = kernel(landmarks, landmarks)
-
-    def solved(some, start=None):
-        span = span_of(W, moments_at(kernel, some, landmarks)[0], 1e-12)
-        return solvers.nystroem(span, 4, center=center, tolerance=1e-12, start=start)
-
-    alone, all_rows = solved(fewer), solved(X).components
-    led = solved(fewer, all_rows)
-    assert not np.array_equal(led.components, alone.components)
-    assert_allclose(led.eigenvalues, alone.eigenvalues, rtol=1e-6)
-    found, wanted = ((kernel(fewer, landmarks) - each.mean) @ each.components for each in (led, alone))
-    assert_allclose(found, wanted, atol=2e-3 * np.sqrt(alone.eigenvalues[0]))
-    far = np.random.default_rng(0).standard_normal(all_rows.shape)
-    for start in (far, all_rows[:, :3]):
-        assert_array_equal(solved(fewer, start).components, alone.components)
-
-
-def test_a_component_that_is_missing_from_the_start_is_found():
-    categories, W = np.repeat(np.eye(4), [100, 80, 60, 50], axis=0), np.eye(4)
-
-    def solved(some, start=None):
-        span = span_of(W, block_moments([(some.copy(), np.ones(len(some)))], np.zeros(4)), 1e-12)
-        return solvers.nystroem(span, 3, center=False, tolerance=1e-12, start=start)
-
-    start = solved(categories).components
-    for third in (0, 3):  # rows of the third category that are left
-        others = np.delete(categories, np.arange(180 + third, 240), axis=0)
-        found = solved(others, start)
-        assert_allclose(found.eigenvalues, [100, 80, 50])
-        assert_array_equal(found.components, solved(others).components)
-
-
-@centred_or_not
 def test_plain_is_kernel_pca_of_the_products_of_features(center):
     V = np.column_stack([rows(0, n=30, d=6) * [5, 4, 3, 2, 1, 1] + 1, np.full(30, float(not center)), np.zeros(30)])
     eigenvalues, scores = oracles.gram_kpca(V @ V.T, 6, center)
@@ -308,12 +273,12 @@ def test_solvers_leave_their_arguments_alone():
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
         options = {"center": center, "tolerance": 1e-12}
-        solvers.nystroem(span_of(W, moments, 1e-12), 3, **options)
-        solvers.column_sampling(span_of(W, moments, 1e-12), 3, **options)
-        solvers.nystroem_thesis(span_of(W, moments, 1e-12), 3, rank=None, **options)
+        solvers.nystroem(span_of(W, moments, 1e-12, positive=True), 3, **options)
+        solvers.column_sampling(span_of(W, moments, 1e-12, positive=True), 3, **options)
+        solvers.nystroem_thesis(span_of(W, moments, 1e-12, positive=True), 3, rank=None, **options)
         solvers.plain(moments, 3, **options)
     solvers.column_sampling_map(moments, 1e-12)
-    solvers.nystroem_map(W, 1e-12)
+    solvers.nystroem_map(W, 1e-12, positive=True)
     for array, kept in zip((W, moments.mean, moments.scatter), before, strict=True):
         assert_array_equal(array, kept)
 

@@ -8,9 +8,9 @@ from unittest import mock
 import numpy as np
 from sklearn.base import clone
 
+from bigkpca import spec
 from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics.certificates import sampling
 from tests.helpers.adversarial.cases import CONTAINERS, estimator_of, rows_of
 from tests.helpers.adversarial.truth import remainder, truth
 
@@ -28,8 +28,8 @@ class Outcome:
 def outcome(case):
     """Fit, and hold all that the fit says against the truth."""
     X, found, scores = rows_of(case), Outcome(), None
-    sampled = mock.patch.object(sampling, "SAMPLED_ROWS", case.held_out or sampling.SAMPLED_ROWS)
-    with warnings.catch_warnings(record=True) as caught, sampled:
+    drawn = mock.patch.object(spec, "DRAWN_ROWS", case.held_out or spec.DRAWN_ROWS)
+    with warnings.catch_warnings(record=True) as caught, drawn:
         warnings.simplefilter("always")
         try:
             estimator = estimator_of(case, X)
@@ -62,8 +62,8 @@ def _judge(case, X, estimator, scores, found):
     certified, features = estimator.certificate_, estimator.model_.features
     said = {part.name: getattr(certified, part.name) for part in fields(certified)}
     said |= {"scores": scores, "eigenvalues": estimator.eigenvalues_, "ratio": estimator.explained_variance_ratio_}
-    unknown = {name for name in said if "estimate" in name or name == "eigenvalue_standard_error"}
-    if bad := [name for name in said.keys() - unknown if said[name] is not None and np.isnan(said[name]).any()]:
+    unknown = {"estimate", "standard_error", "cosine" if certified.of_products else "residuals"}
+    if bad := [name for name in said.keys() - unknown if np.isnan(said[name]).any()]:
         found.problems.append(("nan", ", ".join(bad)))
         return
     Z = (X.astype(np.longdouble) - features.offset) / (1 if features.scale is None else features.scale)
@@ -72,71 +72,82 @@ def _judge(case, X, estimator, scores, found):
         _judge_bounds(case, Z, estimator, true, found)
     if not found.warned:
         _judge_silence(certified, estimator.eigenvalues_, true, found)
-    _judge_solid(certified, scores, true, found)
+    _judge_trust(certified, scores, true, found)
 
 
 def _judge_bounds(case, Z, estimator, true, found):
-    certified, features = estimator.certificate_, estimator.model_.features
-    eigenvalues, residuals = estimator.eigenvalues_, certified.residuals
+    certified, eigenvalues = estimator.certificate_, estimator.eigenvalues_
     exact, slack = true.values[: len(eigenvalues)], true.slack
     share, share_slack = exact / true.total, slack / abs(true.total)
-    nearest = np.abs(true.values[:, None] - eigenvalues).min(axis=0)
+    shares = certified.shares(estimator.model_.solution.total_variance)
     claims = []  # name, what is at most, what, but for this much
-    for name, true_ones, rounding in (("eigenvalue", exact, slack), ("explained_variance_ratio", share, share_slack)):
-        claims.append((f"{name}_lower", getattr(certified, f"{name}_lower"), true_ones, rounding))
-        claims.append((f"{name}_upper", true_ones, getattr(certified, f"{name}_upper"), rounding))
-    claims.append(("residuals", nearest, None if residuals is None else residuals * eigenvalues, slack))
+    if certified.proven:
+        claims += [("lower", certified.lower, exact, slack), ("lower of shares", shares.lower, share, share_slack)]
+    if certified.of_products:
+        nearest = np.abs(true.values[:, None] - eigenvalues).min(axis=0)
+        claims.append(("residuals", nearest, certified.residuals * eigenvalues, slack))
     if case.method == "nystroem" and case.kernel not in ("sigmoid", "indefinite", "callable"):
         # Both parts of a ratio round: an eigenvalue, and the sum of all, whose rounding is not stated on its own.
-        rounding = np.zeros(len(eigenvalues)) if certified.rounding is None else certified.rounding
-        rounding = rounding + rounding @ estimator.explained_variance_ratio_
+        rounding = certified.rounding + certified.rounding @ estimator.explained_variance_ratio_
         ratio = estimator.explained_variance_ratio_ * (1 - rounding)
         claims.append(("explained_variance_ratio_", ratio, share, share_slack))
-    likely, likely_upper = certified.spectral_error_likely, certified.eigenvalue_likely_upper
-    missed = likely_upper is not None and bool((exact > likely_upper + slack).any())
-    if case.method != "exact" and (certified.relative_trace_error is not None or likely is not None):
-        E, rounding = remainder(estimator.kernel_, Z, features.landmarks.astype(np.longdouble))
+    likely = [("upper", exact, certified.upper, slack)]
+    if case.method in ("nystroem", "columns") and not certified.of_products:
+        E, rounding = remainder(estimator.kernel_, Z, estimator.model_.features.landmarks.astype(np.longdouble))
         left = np.trace(E) - case.center * E.sum() / len(E)  # tr(HEH)
-        claims.append(
-            ("relative_trace_error", left / true.total, certified.relative_trace_error, rounding / abs(true.total))
-        )
-        missed |= likely is not None and bool(np.linalg.eigvalsh(E)[-1] > likely + rounding)
+        claims.append(("unexplained", left / true.total, certified.unexplained, rounding / abs(true.total)))
+        largest = float(np.linalg.eigvalsh(E)[-1])
+        likely.append(("missed", largest, float((certified.missed * eigenvalues).max()), rounding))
+        likely.append(("upper of shares", share, shares.upper, share_slack + rounding / abs(true.total)))
     for name, low, high, rounding in claims:
-        excess = np.atleast_1d(0.0 if low is None or high is None else low - high - rounding)
+        excess = np.atleast_1d(low - high - rounding)
         if (excess > 0).any():
             j = int(excess.argmax())
-            low, high = np.atleast_1d(low)[j], np.atleast_1d(high)[j]
+            low, high = (np.broadcast_to(each, excess.shape)[j] for each in (low, high))
             found.problems.append(("false proven bound", f"{name}[{j}]: {low:.8g} <= {high:.8g} does not hold"))
-    if likely is not None or likely_upper is not None:
-        found.checked.update({"fits with likely bounds": 1, "fits whose likely bounds miss": int(missed)})
-        found.problems += [("likely bound missed", "")] * missed
+    if certified.confidence:
+        missed = [name for name, low, high, rounding in likely if np.any(low - high - rounding > 0)]
+        found.checked.update({"fits with likely bounds": 1, "fits whose likely bounds miss": int(bool(missed))})
+        found.problems += [("likely bound missed", ", ".join(missed))] * bool(missed)
+    _count_estimates(certified, true, found)
+
+
+def _count_estimates(certified, true, found):
+    exact, known = true.values[: len(certified.estimate)], np.isfinite(certified.standard_error)
+    off = np.abs(certified.estimate - exact)[known] > 2 * certified.standard_error[known] + true.slack
+    found.checked.update({"estimates": int(known.sum()), "estimates off by two standard errors": int(off.sum())})
 
 
 def _judge_silence(certified, eigenvalues, true, found):
-    lower, upper, trust = certified.eigenvalue_lower, certified.eigenvalue_upper, certified.trust
+    lower, upper, slack = certified.lower, certified.upper, true.slack
     for j in range(min(5, len(eigenvalues))):
-        exact, slack, error = true.values[j], true.slack, abs(eigenvalues[j] - true.values[j])
-        if lower is not None and upper is not None:
+        exact, error = true.values[j], abs(eigenvalues[j] - true.values[j])
+        if certified.proven and np.isfinite(upper[j]):
             told = lower[j] - slack <= exact <= upper[j] + slack
         else:
-            shares = [each[j] for each in (certified.missed, certified.rounding) if each is not None]
             # What is missed is estimated from kernel values, which round: those of exp(-|x - y|) to 1e-7 in float64.
-            estimate = sum(shares) * eigenvalues[j] * (1 + 1e-5)
-            told = (trust is not None and trust[j] != "solid") or estimate >= error - slack
+            share = (certified.missed[j] + certified.rounding[j]) * (1 + 1e-5)
+            told = certified.trust[j] != "solid" or share * eigenvalues[j] >= error - slack
         if error > 0.05 * abs(exact) + slack and not told:
             found.problems.append(("silent wrong spectrum", f"[{j}] is {eigenvalues[j]:.5g}, not {exact:.5g}"))
 
 
-def _judge_solid(certified, scores, true, found):
-    words = np.resize(np.array(certified.trust or ""), scores.shape[1])
-    for j in np.flatnonzero((words == "solid") & (true.values[: len(words)] > 1e4 * true.slack)):  # or it is rounding
-        exact = true.values[j]
+LEAST = {"solid": 0.99, "fair": 0.9}  # cosine with the true component
+
+
+def _judge_trust(certified, scores, true, found):
+    words = np.array(certified.trust)
+    for j in np.flatnonzero(
+        (words != "doubtful") & (true.values[: len(words)] > 1e4 * true.slack)
+    ):  # or it is rounding
+        exact, word = true.values[j], str(words[j])
         # Eigenvectors of values within 2 % turn into each other at a touch: what can be asked for is their span.
         near = np.abs(true.values - exact) <= 0.02 * exact
         cosine = float(np.linalg.norm(true.vectors[:, near].T @ scores[:, j]) / np.linalg.norm(scores[:, j]))
-        found.checked.update({"solid components": 1, "solid components that fail": int(not cosine >= 0.99)})
-        if not cosine >= 0.99:
-            found.problems.append(("solid without cosine", f"component {j} of {len(scores.T)} has {cosine:.3f}"))
+        wrong = not cosine >= LEAST[word]
+        found.checked.update({f"{word} components": 1, f"{word} components that fail": int(wrong)})
+        if wrong:
+            found.problems.append((f"{word} without cosine", f"component {j} of {len(scores.T)} has {cosine:.3f}"))
 
 
 def total(outcomes):

@@ -1,0 +1,195 @@
+"""Rows drawn in a pass: each on its own with the stated probability, whatever the blocks; and what is refused."""
+
+from dataclasses import replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics.drawing import Draw, Measure, Sampler, least_threshold, threshold_of
+from bigkpca.numerics.features import KernelRows
+from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
+from bigkpca.numerics.span import basis_of
+from tests.helpers import oracles
+
+KERNELS = [Gaussian(1.5), Laplacian(2.0), Linear(), Polynomial(0.3), Cosine()]
+
+
+def rows(seed, n, d=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
+
+
+def remainder(kernel, X, S):
+    """E = K - C W⁺ C', by definition."""
+    return kernel.gram(X) - oracles.nystroem_gram(kernel(X, S), kernel.gram(S), 1e-12)
+
+
+def drawn(draw, features, X, start=0, tile=64):
+    """The rows that a block X draws, which begins with row `start`."""
+    sampler = Sampler(draw, start)
+    tiles = [X[at : at + tile] for at in range(0, len(X), tile)]
+
+    def evaluated():
+        for each in tiles:
+            sampler.see(each)
+            yield features.kernel(each, features.landmarks), features.kernel.diagonal(each)
+
+    for _ in sampler.drawing(evaluated()):
+        pass
+    return sampler.found
+
+
+@pytest.fixture(scope="module")
+def X():
+    return rows(0, 600)
+
+
+@pytest.fixture(scope="module")
+def features(X):
+    return KernelRows(Gaussian(1.5), np.zeros(3), X[:40])
+
+
+def measure_of(kernel, S, dtype=np.float64):
+    """How much rows count in a draw with landmarks S."""
+    W = kernel.gram(S)
+    return Measure.of_span(W, basis_of(W, 1e-12, positive=True).order, np.dtype(dtype))
+
+
+@pytest.fixture(scope="module")
+def measure(features):
+    return measure_of(features.kernel, features.landmarks)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_measures_are_at_least_what_all_landmarks_leave(kernel, dtype):
+    X = rows(1, 300).astype(dtype)
+    S = X[:48]
+    found = measure_of(kernel, S, dtype)
+    r = found(kernel(X, S), kernel.diagonal(X))
+    exact = np.diag(remainder(kernel, X.astype(float), S.astype(float)))
+    assert (r >= exact).all()
+    assert (r <= kernel.diagonal(X) * (1 + 2**-7)).all()
+    if kernel == Gaussian(1.5):  # as documented: of a quarter of the landmarks, and a 256th of k(x, x)
+        quarter = np.diag(remainder(kernel, X.astype(float), S[found.numbers].astype(float)))
+        assert len(found.numbers) == 12
+        assert_allclose(r, quarter + 2**-8, atol=1e-5)
+    assert_array_equal(Measure.of_rows()(kernel(X, S), -kernel.diagonal(X)), kernel.diagonal(X))
+
+
+def test_directions_beyond_rounding_are_not_used():
+    W = Gaussian(1.0).gram(0.3 * rows(2, 400))
+    order = basis_of(W, 1e-12, positive=True).order
+    single, double = (Measure.of_landmarks(W, order, np.dtype(dtype)) for dtype in (np.float32, np.float64))
+    assert 10 < len(single.numbers) < len(double.numbers)
+
+
+def test_rows_are_drawn_as_often_as_stated(X, features, measure):
+    r = measure(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
+    most, count = 50, 400
+    times, sizes = np.zeros(len(X)), []
+    for seed in range(count):
+        found = drawn(Draw(measure, most, 0.0, seed), features, X)
+        numbers = [int(np.flatnonzero((row == X).all(axis=1))[0]) for row in found.X]
+        assert_allclose(found.measures, r[numbers])
+        assert_allclose(found.probabilities, np.minimum(1, r[numbers] * most / r.sum()))
+        times[numbers] += 1
+        sizes.append(len(numbers))
+    p = np.minimum(1, r * most / r.sum())
+    deviation = (times - count * p) / np.sqrt(count * p * (1 - p) + 1e-9)
+    assert abs(deviation).max() < 5
+    assert abs(np.mean(deviation**2) - 1) < 0.2
+    assert abs(np.mean(sizes) - p.sum()) < 5 * np.sqrt(p.sum() / count)
+
+
+def test_samples_of_parts_are_the_sample_of_the_whole(X, features, measure):
+    draw = Draw(measure, 50, 0.0, seed=3)
+    parts = [drawn(draw, features, X[start : start + 128], start) for start in range(0, len(X), 128)]
+    whole = drawn(draw, features, X)
+    for joined in (reduce(add, parts), parts[0] + (parts[1] + (parts[2] + (parts[3] + parts[4])))):
+        assert_array_equal(joined.X, whole.X)
+        assert_array_equal(joined.uniform, whole.uniform)
+        assert_allclose(joined.threshold, whole.threshold)
+        assert joined.count == len(X)
+    least = whole.threshold / 2  # a block keeps fewer rows then, and none of the final ones is lost
+    fewer = [drawn(replace(draw, least=least), features, X[start : start + 128], start) for start in range(0, 600, 128)]
+    assert sum(len(each.X) for each in fewer) < sum(len(each.X) for each in parts)
+    assert_array_equal(reduce(add, fewer).X, whole.X)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_the_threshold_makes_the_wanted_number_of_rows(heavy):
+    rng = np.random.default_rng(0)
+    r = rng.pareto(0.7, 500) if heavy else rng.uniform(0.5, 1, 500)
+    for most in (1, 20, 400):
+        t = threshold_of(rng.permutation(r), r.sum(), most)
+        assert_allclose(np.minimum(1, r / t).sum(), most)
+        assert_allclose(threshold_of(np.append(r[r >= t], 0.9 * t), r.sum(), most), t)  # which are enough
+    assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
+
+
+@pytest.mark.parametrize("tail", [0.5, 1.5, 50.0])
+def test_a_few_rows_say_what_the_threshold_is_at_least(tail):
+    rng = np.random.default_rng(0)
+    r = rng.pareto(tail, 20_000)
+    exact = threshold_of(r, r.sum(), 300)
+    found = np.array([least_threshold(rng.choice(r, 512), np.full(512, len(r) / 512), 300) for _ in range(200)])
+    assert (found > exact).mean() < 0.02
+    assert np.median(found) > (0.05 if tail < 1 else 0.5) * exact
+    assert least_threshold(np.full(10, np.nan), np.full(10, 10), 5) == 0
+
+
+def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
+    X = rows(5, 4000) * (1 + np.random.default_rng(1).pareto(1.0, 4000))[:, None]
+    kernel = Polynomial(0.3, 3)
+    heavy = KernelRows(kernel, np.zeros(3), X[:8])
+    draw = Draw(measure_of(kernel, X[:8]), 300, 0.0, seed=0)
+    whole = drawn(draw, heavy, X)
+    assert 230 < len(whole.X) < 370
+    parts = [drawn(draw, heavy, X[start : start + 1024], start) for start in range(0, 4000, 1024)]
+    assert_array_equal(reduce(add, parts).X, whole.X)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("most", 0),
+        ("threshold", -1.0),
+        ("total", np.nan),
+        ("count", 3),
+        ("weights", np.zeros(40)),
+        ("uniform", np.full(40, 1.0)),
+    ],
+)
+def test_numbers_that_no_fit_makes_are_refused(name, value, X, features, measure):
+    found = drawn(Draw(measure, 600, 0.0, seed=0), features, X[:40])
+    with pytest.raises(SpecError, match="numbers that no fit makes"):
+        replace(found, **{name: value})
+
+
+def test_equal_values_have_equal_random_numbers(X, features, measure):
+    draw = Draw(measure, 50, 0.0, seed=0)
+    X = np.where(X > 0, X, 0.0)
+    expected = drawn(draw, features, X).uniform
+    for same in (X.astype(">f8"), np.asfortranarray(X), np.where(X == 0, -0.0, X)):
+        assert_array_equal(drawn(draw, features, same).uniform, expected)
+
+
+def test_all_rows_are_drawn_if_they_are_few(X, features, measure):
+    found = drawn(Draw(measure, 600, 0.0, 0), features, X)
+    assert_array_equal(found.X, X)
+    assert_array_equal(found.probabilities, np.ones(600))
+    more = drawn(Draw(measure, 600, 0.0, 0), features, X + 0.1, start=600)
+    assert len((found + more).X) < 700
+
+
+def test_other_rows_have_other_random_numbers(X, features, measure):
+    draw = Draw(measure, 600, 0.0, 0)
+    one, other = drawn(draw, features, X), drawn(draw, features, X + 0.1)
+    assert not np.isin(one.uniform, other.uniform).any()
+    assert not np.isin(one.uniform, drawn(replace(draw, seed=1), features, X).uniform).any()
+    assert not np.isin(one.uniform, drawn(replace(draw, before=1), features, X).uniform).any()
