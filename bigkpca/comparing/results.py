@@ -244,7 +244,7 @@ def pca_note(groups: Sequence[TrialGroup], components: int, error: float | None)
         return f"{text}."
     best = min(known, key=lambda group: group.median("preimage_error"))
     verdict = "better" if error < best.median("preimage_error") else "worse"
-    favoured = "; unlike PCA, these were trained on the rows that are judged" if best.median("preimages_seen") else ""
+    favoured = "; unlike PCA, these were fitted to the rows that are judged" if best.median("preimages_seen") else ""
     return f"{text}, {verdict} than the best pre-images ({best.median('preimage_error'):.2%}, {best}){favoured}."
 
 

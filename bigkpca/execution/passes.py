@@ -34,7 +34,6 @@ from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums
 from bigkpca.numerics.precision import InSingle, in_single
-from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
@@ -290,12 +289,6 @@ def block_evaluation(rows: Rows, block: Block, model: Model, given: Probes) -> S
     sums = block_sums(X_tiles, model.features, model.solution, given, most_rows)
     check_overflow(sums.KY, named_rows(rows, block))
     return sums
-
-
-def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
-    """The sums over a block that train a pre-image."""
-    X_tiles, most_rows = block_tiles(rows, block, features)
-    return training.block(X_tiles, block.start, most_rows)
 
 
 _STRIP_ROWS = 2048

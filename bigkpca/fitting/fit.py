@@ -47,11 +47,11 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    `standardize`, rff-pca and trained pre-images take one more pass each; the randomized solver makes `sketch.PASSES`
-    passes in all, and RPCholesky over all rows makes those that it reports. `identity` is the fingerprint of the rows,
-    by which a saved model is recognised. With a tolerance, the size grows as far as `limit` (bytes of a process), the
-    workers and `deadline` (of the monotonic clock) allow; if the certificate still exceeds the tolerance, it grows
-    again, with one more pass.
+    `standardize` and rff-pca take one more pass each; the randomized solver makes `sketch.PASSES` passes in all, and
+    RPCholesky over all rows makes those that it reports. `identity` is the fingerprint of the rows, by which a saved
+    model is recognised. With a tolerance, the size grows as far as `limit` (bytes of a process), the workers and
+    `deadline` (of the monotonic clock) allow; if the certificate still exceeds the tolerance, it grows again, with one
+    more pass.
 
     Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
     and before a pass in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
@@ -89,10 +89,10 @@ def fit_rows(
         del chosen, found  # products do not need them
         model = refine_by_products(rows, model, spec, engine)
         warn_if_fewer(model, fit, engine.progress)
-        model = with_decoder(model, rows, None, spec, engine)
+        model = with_decoder(model, None, spec)
         return with_reference(model, None, rows.shape[0], spec.random_state, engine, spec)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
+    model = with_decoder(model, chosen.sample, spec, found.span)
     reference, weights = (None, None) if spec.exact else (chosen.reference, chosen.reference_weights)
     count = rows.shape[0] if model.sums is None else model.sums.count
     model = with_reference(model, reference, count, spec.random_state, engine, spec, found.span, weights, chosen.weight)

@@ -152,21 +152,22 @@ def judged_without(
 def with_other_preimages(other: Model, model: Model, X: Array, spec: FitSpec) -> Model | None:
     """`other`, the model without rows X (q, d) of `model`, with pre-images that do not depend on X either.
 
-    The rows that a decoder keeps are used again, without X. None if the pre-images were trained in a pass, or come from
-    rows that are gone, or from landmarks some of which are in X.
+    The rows that a decoder keeps are used again, without X. None if the pre-images come from landmarks some of which
+    are in X.
     """
     preimage: Any = spec.preimage_value
-    if model.decoder is None or preimage.trained:
+    if model.decoder is None:
         return None
     Z = model.features.shifted(X)
-    if (kept := model.decoder.reference_rows) is None:
+    kept = model.decoder.kept_rows(model.features)
+    if not len(kept):
         if not has_landmarks(other.features) or _among(other.features.landmarks, Z).any():
             return None
-        return replace(other, decoder=preimage.decoder(other.fitted))
-    kept = kept[~_among(kept, Z)]
+        return replace(other, decoder=preimage.decoder(other.fitted, kept))
+    kept = kept[~_among(model.features.shifted(kept), Z)]
     if len(kept) < 2:
         return None
-    return replace(other, decoder=preimage.decoder(other.fitted, model.features.unshifted(kept)))
+    return replace(other, decoder=preimage.decoder(other.fitted, kept))
 
 
 def _among(rows: Array, others: Array) -> Array:
