@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import Certificate
 
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
 from bigkpca.fitting.solve import Solved
 from bigkpca.fitting.warnings import moved_by_rounding
-from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.solvers import OVERSAMPLING
 from tests.fitting.cases import fitted

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import sampling
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
@@ -19,7 +20,6 @@ from bigkpca.errors import (
 )
 from bigkpca.execution.passes import sums_of
 from bigkpca.fitting import solve
-from bigkpca.numerics.certificates import sampling
 from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
 

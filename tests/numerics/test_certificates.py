@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import Certificate, Evidence, spectral
+from bigkpca.numerics.certificates.spectral import largest_eigenvalue
 from numpy.testing import assert_allclose
 
 from bigkpca.numerics import certificates, rounding, solvers
-from bigkpca.numerics.certificates import Certificate, Evidence, spectral
-from bigkpca.numerics.certificates.spectral import largest_eigenvalue
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial
 from bigkpca.numerics.landmarks import KMeans

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import Certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from bigkpca.comparing import Comparison
 from bigkpca.comparing.results import group_trials
 from bigkpca.comparing.trials import TrialResult
 from bigkpca.data.rows import ArrayRows
-from bigkpca.numerics.certificates import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 
 X = np.random.default_rng(0).normal(size=(300, 8))

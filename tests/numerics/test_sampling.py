@@ -6,14 +6,14 @@ from operator import add
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-
-from bigkpca.errors import SpecError
-from bigkpca.numerics import solvers
 from bigkpca.numerics.certificates import estimates
 from bigkpca.numerics.certificates.estimates import refined
 from bigkpca.numerics.certificates.sampling import Draw, DrawnRows, Residuals, Sampler, least_threshold, threshold_of
 from bigkpca.numerics.certificates.spectral import SampledError, sampled_error, upper_mean
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bigkpca.errors import SpecError
+from bigkpca.numerics import solvers
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from bigkpca.numerics.moments import Moments

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates import accuracy
 
 import bigkpca
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DominantVariableWarning
-from bigkpca.numerics.certificates import accuracy
 from bigkpca.plots.rows import RowLabels
 from bigkpca.reporting import figures, page, text
 from bigkpca.reporting.report_data import ReportData

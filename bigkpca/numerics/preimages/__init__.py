@@ -3,7 +3,7 @@
 A method is a frozen dataclass; a name represents the method with default options. None makes a pass: decoders are made
 from the model itself, or from sampled rows of the fit, which the decoder then keeps.
 
-base                the interfaces of methods and decoders; φ^ of scores as a combination of landmarks; residuals
+base                the interfaces of methods and decoders
 fixed_point         "fixed-point": F(z), how near φ(z) is to φ^, its gradient, and the iteration
 ridge               "ridge" and "denoising": kernel ridge regression from scores of sampled rows, clean or noisy
 distances           "mds": from distances to sampled rows
@@ -22,18 +22,15 @@ from __future__ import annotations
 from typing import Any
 
 from bigkpca.errors import unknown_name
+from bigkpca.numerics.expansion import Expansion, Fitted, expansion, residuals
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
-    Expansion,
-    Fitted,
     Preimage,
     Preimages,
     check_width,
-    expansion,
     joined,
     reconstructing,
-    residuals,
 )
 from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
 from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder

@@ -11,10 +11,11 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimage, Preimages, expansion, sampled
+from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, sampled
 
 _LEAST_RATIO = 1e-12  # least ratio of k(x, y) to k(x, x) from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise

@@ -15,21 +15,12 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import (
-    Decode,
-    Decoder,
-    Expansion,
-    Fitted,
-    Preimage,
-    Preimages,
-    expansion,
-    least_squares,
-    sampled,
-)
+from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, least_squares, sampled
 from bigkpca.numerics.registry import Registry
 
 _LEAST_WEIGHT = 1e-6
@@ -37,13 +28,12 @@ _LEAST_WEIGHT = 1e-6
 
 @dataclass(frozen=True)
 class Gradient:
-    """F and its gradient at rows z: F (b,), <φ(z), φ^> (b,), and the gradient image (b, d) - weight (b,) z.
+    """F (b,) and its gradient image (b, d) - weight (b,) z at rows z.
 
     total (b,) is what the weight would be without cancellation: a weight far below it is noise, and has no direction.
     """
 
     value: Array
-    inner: Array
     weight: Array
     total: Array
     image: Array
@@ -81,9 +71,9 @@ def objective(features: FeatureMap, most_rows: int) -> Objective:
         A *= gamma
         inner, image = np.einsum("ij,ij->i", gamma, K), A @ S
         if of_difference:
-            return Gradient(inner, inner, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
+            return Gradient(inner, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
         value, weight = inner - kernel.diagonal(Z) / 2, kernel.own_gradient_weight(Z)
-        return Gradient(value, inner, weight, np.full(len(Z), own), image)
+        return Gradient(value, weight, np.full(len(Z), own), image)
 
     return Objective(at, float(np.sqrt(level / own)), own, own if of_difference else 0.0, _LEAST_WEIGHT)
 
@@ -122,7 +112,7 @@ def _over_waves(features: Any) -> Objective:
         value, gradient = waves(Z, gamma) if features.directions is None else on_axes(Z, gamma)
         weight = own * value  # that of the kernel that the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
-        return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
+        return Gradient(value, weight, total, gradient + weight[:, None] * Z)
 
     # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
     # about 1 / √D.
@@ -136,26 +126,20 @@ _LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,).
-
-    lack (c,) is <φ(c), φ^> - F(c), up to a constant.
-    """
+    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,)."""
 
     rows: Array
     V: Array
     diagonal: Array
-    lack: Array
 
 
 def candidates_of(features: FeatureMap) -> Candidates:
     """Some of the landmarks. None for random features, which are noise where they have no direction."""
     if not has_landmarks(features):
-        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
+        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0))
     S = features.landmarks.astype(np.float64)
     C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
-    diagonal = features.kernel.diagonal(C)
-    lack = diagonal / 2 if features.kernel.towards == "product" else np.zeros(len(C))
-    return Candidates(C, features.kernel(C, S), diagonal, lack)
+    return Candidates(C, features.kernel(C, S), features.kernel.diagonal(C))
 
 
 def begin(
@@ -174,7 +158,7 @@ def begin(
     if not len(anew) or not len(candidates.rows):
         return Z, far
     inner = gamma[anew] @ candidates.V.T
-    best = (inner - candidates.lack).argmax(axis=1)
+    best = (inner - candidates.diagonal / 2).argmax(axis=1)  # of F
     largest = _LEAST_COSINE * norms[anew] * np.sqrt(candidates.diagonal[best])
     Z, far = Z.copy(), far.copy()
     Z[anew], far[anew] = candidates.rows[best], inner[np.arange(len(anew)), best] <= largest

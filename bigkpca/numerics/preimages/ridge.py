@@ -12,13 +12,13 @@ from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Fitted
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
-    Fitted,
     Preimage,
     Preimages,
     least_squares,

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, fields
 from unittest import mock
 
 import numpy as np
+from bigkpca.numerics.certificates import sampling
 from sklearn.base import clone
 
 from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics.certificates import sampling
 from tests.helpers.adversarial.cases import CONTAINERS, estimator_of, rows_of
 from tests.helpers.adversarial.truth import remainder, truth
 

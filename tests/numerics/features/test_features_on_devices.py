@@ -4,16 +4,16 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
+from bigkpca.numerics.rounding import Farthest
 from numpy.testing import assert_array_equal
 
 from bigkpca.numerics.array_api import dtype_of, on_host
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.evaluation import block_sums, probes
 from bigkpca.numerics.features import Columns, FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Spectrum
 from bigkpca.numerics.moments import shifted_sums, square_of
-from bigkpca.numerics.rounding import Farthest
 from bigkpca.numerics.solvers import add_strip, block_action
 from tests.helpers.devices import agree, every_device, every_dtype, place
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bigkpca.numerics.certificates import Certificate
 
 import bigkpca
-from bigkpca.numerics.certificates import Certificate
 from bigkpca.workflows.fit import save
 from tests.helpers.disks import Restored
 from tests.helpers.nights import Night, some_rows
