@@ -113,7 +113,7 @@ def test_pca_is_compared_with_the_best_pre_images():
     best = partial(pca_note, groups, 6)
     assert best(0.1) == f"{start} 10.00%, better than the best pre-images (20.00%, rff with size 20)."
     assert best(0.25) == f"{start} 25.00%, worse than the best pre-images (20.00%, rff with size 20)."
-    trained = "; unlike PCA, these were trained on the rows that are judged."
+    trained = "; unlike PCA, these were fitted to the rows that are judged."
     assert pca_note((groups[0], tried(20, 0.2, 1.0)), 6, 0.1) == f"{best(0.1)[:-1]}{trained}"
     assert pca_note(groups[2:], 6, 0.25) == f"{start} 25.00%."
     assert best(None) is None

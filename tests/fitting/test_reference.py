@@ -232,7 +232,7 @@ def test_the_model_of_the_other_rows_needs_no_second_decomposition(few, monkeypa
     def again(*_):
         raise AssertionError("W is decomposed again")
 
-    monkeypatch.setattr("bigkpca.numerics.preimages.base.basis_of", again)
+    monkeypatch.setattr("bigkpca.numerics.expansion.basis_of", again)
     np.testing.assert_array_equal(fitted(few).reference.edges, expected.reference.edges)
 
 
@@ -249,6 +249,6 @@ def test_the_decoder_has_the_expansion_that_a_decomposition_gives(few):
     for options in ({}, {"method": "columns"}, {"method": "rff"}, {"center": False}):
         model = fitted(few, **options)
         np.testing.assert_array_equal(model.expansion().origin, model.decoder.expansion(model.solution).origin)
-        for preimage in ("linear", FixedPoint(mean_term=False)):
+        for preimage in ("ridge", FixedPoint(mean_term=False)):
             other = fitted(few, preimage=preimage, **options)
             np.testing.assert_array_equal(model.residual(few), other.residual(few), str(options))
