@@ -364,9 +364,10 @@ class FixedPointDecoder(Decoder):
         def decode(Y: Array, start: Array | None) -> Preimages:
             gamma = given.weights(Y)
             known = start is not None and not blind
-            Z = self.mean_row + (Y - self.mean_score) @ self.weights
             if start is not None and known:
                 Z = start.astype(np.float64)
+            else:
+                Z = self.mean_row + (Y - self.mean_score) @ self.weights
             if not way.mean_term:
                 found = _as_in_the_thesis(goal, Z, gamma, way)
                 found.rows[found.far] = self.mean_row
