@@ -117,8 +117,8 @@ class Ridge(Preimage):
 
     def making_bytes(self, rows: int, columns: int, components: int) -> int:
         p = min(self.size, rows)
-        in_float64 = 5 * p * (p + columns) + _TILE_ROWS * (3 * p + 3 * columns) + 2 * rows * components
-        return 8 * (in_float64 + 3 * rows * columns)
+        sums, tile = 4 * p * (p + columns), 2 * _TILE_ROWS * (p + columns)
+        return 8 * (sums + tile + rows * (2 * components + 3 * columns))
 
     def copies(self, X: Array) -> Iterator[Array]:
         """The rows X (m, d) as they are seen: those whose scores are T, and one or more times those of the sums."""

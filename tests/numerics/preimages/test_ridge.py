@@ -9,6 +9,7 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.preimages import Denoising, FixedPoint, Ridge
 from bigkpca.numerics.preimages.base import least_squares, spread
 from tests.helpers import oracles
+from tests.helpers.memory import traced_peak
 from tests.numerics.preimages.models import back, decoder, fitted, naive_regression, random_fitted, rows
 
 
@@ -79,6 +80,15 @@ def test_sampled_rows_are_kept_up_to_a_limit():
     assert len(decoder(FixedPoint(), model).kept_rows(model.features)) == 0
     waves = random_fitted("pairs", X=rows(2100))
     assert len(decoder(FixedPoint(), waves, rows(2100)).kept_rows(waves.features)) == 2000
+
+
+@pytest.mark.parametrize(("m", "d", "size"), [(4000, 20, 100), (2000, 300, 50), (1500, 8, 1000)])
+def test_a_decoder_is_made_in_the_memory_that_is_planned(m, d, size):
+    X = rows(m, d)
+    model = fitted(Gaussian(10.0), X=X[:20])
+    for way in (Ridge(size=size), Denoising(noise=0.1, size=size)):
+        planned, tile = way.making_bytes(m, d, 5), 8 * 1024 * 2 * (d + 20)  # of features, which a plan counts apart
+        assert planned / 4 < traced_peak(lambda way=way: way.decoder(model, X), 1) < planned + tile + 10**6
 
 
 def test_scores_that_do_not_tell_rows_apart_are_refused():
