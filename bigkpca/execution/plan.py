@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, tile_rows
+from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, sample_rows, tile_rows
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.devices import AT_ONCE, TALLER, Device
 from bigkpca.data.rows import Rows
@@ -468,7 +468,8 @@ def plan_evaluate(
     judging = 8 * judged * (2 * d + judged) + (8 * D * (judged + _SQUARES * D) if D <= MOST_SOLVED else 0)
     if decoder is not None:  # which is made again without the rows that are judged
         preimage = FitSpec.of(model).preimage_value
-        making = preimage.making_bytes(preimage.most_rows(model.method), d, r)
+        kept = sample_rows(preimage.most_rows(model.method), d, D)
+        making = preimage.making_bytes(kept, d, r) + 16 * kept * d
         judging = max(judging, making + decoder.working_bytes(model.features, min(judged, 500)))
     shared = _model_bytes(model) + 2 * pooled * _row(rows) + 8 * (D * D + sample * (2 * D + d + r))
     more = 8 * (sample * (2 * D + 3 * d + 4 * r) + TALLER * tile * (D + 3 * sample) + D * r)

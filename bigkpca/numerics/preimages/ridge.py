@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ from bigkpca.numerics.preimages.base import (
 )
 from bigkpca.numerics.random_streams import NOISE, random_stream
 
-_TILE_ROWS = 1024
+_TILE_ROWS = 2048
 _TOLERANCE = 1e-12
 _ROWS_PER_KERNEL = 10  # noisy rows, of which each row gives
 _MOST_COPIES = 8  # at most
@@ -117,44 +117,45 @@ class Ridge(Preimage):
 
     def making_bytes(self, rows: int, columns: int, components: int) -> int:
         p = min(self.size, rows)
-        sums, tile = 4 * p * (p + columns), 2 * _TILE_ROWS * (p + columns)
-        return 8 * (sums + tile + rows * (2 * components + 3 * columns))
+        sums, tile = 4 * p * (p + columns), _TILE_ROWS * (2 * p + 4 * columns + 2 * components)
+        return 8 * (sums + tile + rows * columns)
 
-    def copies(self, X: Array) -> Iterator[Array]:
-        """The rows X (m, d) as they are seen: those whose scores are T, and one or more times those of the sums."""
-        yield X
-        yield X
+    def copies(self, rows: int) -> int:
+        """How often each of so many sampled rows is seen."""
+        return 1
+
+    def seen(self, X: Array, rng: np.random.Generator) -> Array:
+        """The rows X (b, d) as their scores are computed."""
+        return X
 
     def decoder(self, fitted: Fitted, rows: Array) -> KernelDecoder:
-        features = fitted.features
+        features, rng = fitted.features, random_stream(0, NOISE)
         self.check(features.kernel, fitted.method)
         X = sampled(rows, self.rows, f"pre-images by {self.name!r}")
-        seen = self.copies(X)
-        T = fitted.scores(spread(next(seen), self.size))
+        T = fitted.scores(self.seen(spread(X, self.size), rng))
         if len(np.unique(T, axis=0)) <= len(T) // 2:
             raise DataError(
                 f"scores of the rows that {self} is fitted to are too similar to predict rows: most have no kernel "
                 "value with any landmark, because the kernel is too narrow for them; use a larger sigma, or less noise"
             )
-        sigma = bandwidth.median_sigma(
-            bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0)), "sqeuclidean"
-        )
-        R, kernel = features.shifted(X), Gaussian(sigma)
+        distances = bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0))
+        sigma = bandwidth.median_sigma(distances, "sqeuclidean")
+        R, kernel, copies = features.shifted(X), Gaussian(sigma), self.copies(len(X))
         mean = R.mean(axis=0, dtype=np.float64)
-        count, total, S, C = 0, np.zeros(len(T)), np.zeros((len(T),) * 2), np.zeros((len(T), R.shape[1]))
-        for given in seen:
-            Y = fitted.scores(given)
-            for start in range(0, len(R), _TILE_ROWS):
-                tile = slice(start, start + _TILE_ROWS)
-                F = kernel(Y[tile], T)
+        S, C, total = np.zeros((len(T),) * 2), np.zeros((len(T), R.shape[1])), np.zeros(len(T))
+        for start in range(0, len(X), _TILE_ROWS):
+            tile = slice(start, start + _TILE_ROWS)
+            clean = R[tile] - mean
+            for _ in range(copies):
+                F = kernel(fitted.scores(self.seen(X[tile], rng)), T)
                 total += F.sum(axis=0)
                 S += F.T @ F
-                C += F.T @ (R[tile] - mean)
-            count += len(R)
-        S -= np.outer(total, total / count)  # about the mean of f; C is so already
+                C += F.T @ clean
+        mean_kernel = total / (copies * len(X))
+        S -= np.outer(total, mean_kernel)  # about the mean of f; C is so already
         S += self.ridge * kernel.gram(T)
         weights = least_squares(S, C, _TOLERANCE)
-        return KernelDecoder(T, sigma, mean - total / count @ weights, weights, R)
+        return KernelDecoder(T, sigma, mean - mean_kernel @ weights, weights, R)
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,8 @@ class Denoising(Ridge):
         if self.noise is None:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: specify noise=...")
 
-    def copies(self, X: Array) -> Iterator[Array]:
-        deviation, rng = np.float32(self.noise or 0), random_stream(0, NOISE)
-        wanted = -(-_ROWS_PER_KERNEL * min(self.size, len(X)) // len(X))
-        for _ in range(1 + min(wanted, _MOST_COPIES)):
-            yield X + deviation * rng.standard_normal(X.shape, np.float32)
+    def copies(self, rows: int) -> int:
+        return min(-(-_ROWS_PER_KERNEL * min(self.size, rows) // rows), _MOST_COPIES)
+
+    def seen(self, X: Array, rng: np.random.Generator) -> Array:
+        return X + np.float32(self.noise or 0) * rng.standard_normal(X.shape, np.float32)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from bigkpca.errors import DataError
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.preimages import Denoising, FixedPoint, Ridge
 from bigkpca.numerics.preimages.base import least_squares, spread
+from bigkpca.numerics.random_streams import NOISE, random_stream
 from tests.helpers import oracles
 from tests.helpers.memory import traced_peak
 from tests.numerics.preimages.models import back, decoder, fitted, naive_regression, random_fitted, rows
@@ -41,25 +42,22 @@ def test_denoising_is_kernel_ridge_regression_from_noisy_rows_to_clean_ones():
     scale = np.array([10.0, 1.0, 0.5])  # the noise is in the units of the data, the map in those of the kernel
     X = rows() * scale
     model, way = fitted(X=X, scale=scale), Denoising(noise=0.3, ridge=0.2, size=15)
-    first, *others = way.copies(X)
-    assert_allclose(decoder(way, model, X).landmarks, model.scores(spread(first, 15)))  # of noise of their own
-    made, Q = decoder(way, model, X), model.scores(rows(6, seed=4) * scale)
-    Y = np.concatenate([model.scores(noisy) for noisy in others])
-    expected = naive_map(made, Y, np.tile(X / scale, (len(others), 1)), 0.2, Q)
+    rng, made, Q = random_stream(0, NOISE), decoder(way, model, X), model.scores(rows(6, seed=4) * scale)
+    assert_allclose(made.landmarks, model.scores(way.seen(spread(X, 15), rng)))  # of noise of their own
+    Y = np.concatenate([model.scores(way.seen(X, rng)) for _ in range(3)])
+    expected = naive_map(made, Y, np.tile(X / scale, (3, 1)), 0.2, Q)
     assert_allclose(back(way, model, Q, None, X).rows / scale, expected, atol=1e-6)
 
 
 def test_few_rows_are_made_noisy_several_times():
     """10 noisy rows to a kernel, of which there are no more than rows; at most 8 times."""
     for n, size, copies in ((60, 5, 1), (60, 12, 2), (60, 40, 7), (20, 40, 8), (12, 40, 8)):
-        X = rows(n)
-        found = [noisy - X for noisy in Denoising(noise=0.3, size=size).copies(X)]
-        assert len(found) == 1 + copies
-        assert len({noise.tobytes() for noise in found}) == 1 + copies
-    X = rows(4000)
-    once, again = (next(Denoising(noise=0.3).copies(X)) for _ in range(2))
-    assert (once - X).std() == pytest.approx(0.3, rel=0.02)
-    assert_array_equal(again, once)
+        assert Denoising(noise=0.3, size=size).copies(n) == copies
+    X, rng = rows(4000), random_stream(0, NOISE)
+    first, second = (Denoising(noise=0.3).seen(X, rng) - X for _ in range(2))
+    assert (first.std(), second.std()) == pytest.approx((0.3, 0.3), rel=0.02)
+    assert abs(np.mean(first * second)) < 0.01
+    assert Ridge().seen(X, rng) is X
 
 
 def test_a_curve_comes_back_better_than_from_the_fixed_point():
@@ -87,7 +85,7 @@ def test_a_decoder_is_made_in_the_memory_that_is_planned(m, d, size):
     X = rows(m, d)
     model = fitted(Gaussian(10.0), X=X[:20])
     for way in (Ridge(size=size), Denoising(noise=0.1, size=size)):
-        planned, tile = way.making_bytes(m, d, 5), 8 * 1024 * 2 * (d + 20)  # of features, which a plan counts apart
+        planned, tile = way.making_bytes(m, d, 5), 8 * 2048 * 2 * (d + 20)  # of features, which a plan counts apart
         assert planned / 4 < traced_peak(lambda way=way: way.decoder(model, X), 1) < planned + tile + 10**6
 
 
