@@ -386,7 +386,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Passes over the data: a bounded sample and one full pass. standardize, rff-pca and learned pre-images add one each,
+    Passes over the data: a bounded sample and one full pass. standardize and rff-pca add one each,
     and the randomized solver adds three. If rounding in float32 would matter, the fit is repeated in float64. Identical
     bits require the same input chunks and block_rows, since sums run over blocks of whole chunks. Source:
     `docs/numerics.md`.
@@ -578,7 +578,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         ------
         SpecError
             Too few rows in the first call, or other parameters changed. partial_fit does not exist for the exact
-            method, the randomized solver, refined models, and learned pre-images.
+            method, the randomized solver and refined models.
         DataError, MemoryLimitError
             As in `fit`.
         """
