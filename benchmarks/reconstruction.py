@@ -1,4 +1,4 @@
-"""Rows restored from their scores alone: the default pre-image beside the fixed point and PCA, on images and tables."""
+"""Rows restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy as np
 from sklearn import datasets
 from sklearn.decomposition import PCA
 
+import bigkpca
 from benchmarks.common import arguments, covertype, mnist, some_rows, usps
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.errors import DominantVariableWarning
 
 COMPONENTS = (2, 5, 10, 50)
-WIDER = (4.0, 16.0)  # times the median length
+WAYS = ("fixed-point", "ridge")
+LENGTHS = (1.0, 4.0, 16.0)  # times the median
 IMAGES: dict[str, Callable[[], Any]] = {"MNIST": mnist, "USPS": usps, "digits": lambda: datasets.load_digits().data}
 TABLES: dict[str, Callable[[], Any]] = {
     "covertype": covertype,
@@ -48,24 +50,25 @@ def error(model: Any, train: Rows, test: Rows) -> float:
 
 
 def lines_of(name: str, X: Rows, *, standardised: bool) -> Iterator[list[Any]]:
-    """For each number of components: the error of PCA, and of kernel PCA as a multiple of it."""
+    """For each number of components: the error of PCA, and of both pre-images by sigma as multiples of it."""
     train, test = parts_of(X, standardised=standardised)
+    median = bigkpca.sigma(train)["median"].sigma
     for r in COMPONENTS:
         if r >= min(X.shape[1], len(train)):
             return
         pca = error(PCA(r, svd_solver="full"), train, test)
-        default = KernelPCA(r, random_state=0)
-        errors = [error(default, train, test)]
-        errors.append(error(KernelPCA(r, preimage="fixed-point", random_state=0), train, test))
-        sigma: Any = default.sigma_
-        errors += [error(KernelPCA(r, sigma=by * sigma, random_state=0), train, test) for by in WIDER]
+        errors = [
+            error(KernelPCA(r, sigma=by * median, preimage=way, random_state=0), train, test)
+            for by in LENGTHS
+            for way in WAYS
+        ]
         yield [name, len(train), r, pca, *[f"{each / pca:.3g}" for each in errors]]
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=10_000)
-    header = ["rows of", "fitted", "components", "PCA's error", "default", "fixed-point"]
-    header += [f"default, {by:g} sigma" for by in WIDER]
+    header = ["rows of", "fitted", "components", "PCA's error"]
+    header += [f"{way}, {by:g} sigma" for by in LENGTHS for way in WAYS]
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised

@@ -30,7 +30,6 @@ from bigkpca.execution.projection import (
     block_statistics,
     check_columns,
     expansion_of,
-    prepare_preimages,
 )
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.features import choose_landmarks
@@ -227,7 +226,7 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
     model = model_of(model)
     scores = open_scores(model, Y)
     model = of_leading(model, scores.shape[1])
-    prepare_preimages(model)
+    model.check_preimages()
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
@@ -244,7 +243,7 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
     """
     model, rows = model_of(model), open_uncounted(X)
     check_columns(rows, model)
-    prepare_preimages(model)
+    model.check_preimages()
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 

@@ -15,7 +15,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.plan import check_plans, plan_evaluate
-from bigkpca.execution.projection import check_columns, prepare_preimages
+from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.evaluation import Evaluation, evaluation
 from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
@@ -29,7 +29,6 @@ from bigkpca.numerics.linear_pca import (
     spread,
 )
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.preimages import Noise
 from bigkpca.numerics.random_streams import PROBES, SCORING, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
 
@@ -115,14 +114,22 @@ def preimage_error(
     a standard deviation in the units of the data, x^ is the pre-image of x plus noise, where the noise is a function of
     the row number, and iterations start at the noisy row. Raises SpecError for models without pre-images.
     """
-    prepare_preimages(model)
-    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
-    added = None if noise is None else Noise(noise, key, 1)
-    total, count = sum_by_block("scoring", _squared_error, rows, (model, added), model.block_rows, engine)
+    model.check_preimages()
+    total, count = sum_by_block("scoring", _squared_error, rows, (model, noise), model.block_rows, engine)
     return float(total / count)
 
 
-def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None) -> Array:
+def noise_of_rows(first: int, shape: tuple[int, ...]) -> Array:
+    """Standard normal numbers (b, d), float32, for rows number `first`, `first` + 1, ...: the same in any block."""
+    noise = np.empty(shape, np.float32)
+    for number, row in enumerate(noise, first):
+        np.random.Generator(np.random.Philox(key=SCORING, counter=[0, 0, 0, number])).standard_normal(
+            dtype=np.float32, out=row
+        )
+    return noise
+
+
+def _squared_error(rows: Rows, block: Block, model: Model, noise: float | None) -> Array:
     """Sum of the squared errors of the entries of one block, and the number of entries, (2,)."""
     height = tile_rows(model.columns, model.features.size, 8)
     most_rows = min(height, len(block))
@@ -130,7 +137,7 @@ def _squared_error(rows: Rows, block: Block, model: Model, noise: Noise | None) 
     decode = model.reconstructing(most_rows)
     total, first = 0.0, block.start
     for X in tiles(rows, block.start, block.stop, height):
-        given = X if noise is None else noise.added(X, first, 0)
+        given = X if noise is None else X + np.float32(noise) * noise_of_rows(first, X.shape)
         (Y,) = model.project([given], most_rows)
         found = decode(Y, None if noise is None else given)
         shifted_rows(X.astype(np.float64), found.rows, model.features.scale, errors[: len(X)])

@@ -57,7 +57,7 @@ FAULTS = [
     Fault(
         "bigkpca/numerics/preimages/fixed_point.py", "(2 * features.kernel.gamma", "(features.kernel.gamma", "rff-pca"
     ),
-    Fault("bigkpca/numerics/preimages/ridge.py", "[first_row * steps, 0", "[first_row, 0", "rows share noise"),
+    Fault("bigkpca/evaluating.py", "counter=[0, 0, 0, number]", "counter=[0, 0, 0, 0]", "rows share noise"),
     Fault(
         "bigkpca/numerics/linear_pca.py",
         "lambda: LinearPCA.of(others, r)",

@@ -297,7 +297,6 @@ def test_what_cannot_be_fitted_is_refused(X):
             "method='exact' does not take calibration_rows=75: omit one of the two",
         ),
         ({"kpca": small(refine=2)}, "refine=2 does not take calibration_rows=75"),
-        ({"kpca": small(preimage="ridge")}, "preimage='ridge' does not take calibration_rows=75"),
     ]
     for options, message in refused:
         with case(options), pytest.raises(SpecError, match=message):

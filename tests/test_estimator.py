@@ -180,7 +180,7 @@ def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("preimage", ["fixed-point", "linear", "ridge:size=100", "auto:rows=100"])
+@pytest.mark.parametrize("preimage", ["fixed-point", "ridge:size=100,rows=150"])
 def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
     small.set_params(preimage=preimage)
 
@@ -194,11 +194,10 @@ def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
 DRAWN = {"drawn_X": 900}  # all, since they are fewer than 2048
 KEPT = [
     ({"preimage": "fixed-point"}, DRAWN),
-    pytest.param({"preimage": "ridge"}, DRAWN, marks=pytest.mark.full),
-    pytest.param({"preimage": "denoising", "noise": 1.0}, DRAWN, marks=pytest.mark.full),
-    pytest.param({"preimage": "linear"}, DRAWN, marks=pytest.mark.full),
-    ({}, DRAWN | {"decoder_rows": 900}),
-    pytest.param({"preimage": "auto:rows=100"}, DRAWN | {"decoder_rows": 100}, marks=pytest.mark.full),
+    ({"preimage": "ridge"}, DRAWN | {"decoder_rows": 900}),
+    pytest.param(
+        {"preimage": "denoising:rows=100", "noise": 1.0}, DRAWN | {"decoder_rows": 100}, marks=pytest.mark.full
+    ),
     pytest.param({"preimage": "mds"}, DRAWN | {"decoder_rows": 900}, marks=pytest.mark.full),
     pytest.param(
         {"preimage": "fixed-point", "landmarks": "uniform"}, DRAWN | {"landmarks": 60}, marks=pytest.mark.full
@@ -207,7 +206,7 @@ KEPT = [
         {"preimage": "fixed-point", "kernel": "polynomial"}, DRAWN | {"landmarks": 60}, marks=pytest.mark.full
     ),
     pytest.param({"preimage": "fixed-point", "refine": 2}, {"landmarks": 900}, marks=pytest.mark.full),
-    ({"preimage": "fixed-point", "method": "rff"}, {"certificate_sample": 512}),
+    ({"preimage": "fixed-point", "method": "rff"}, DRAWN | {"decoder_rows": 900}),
 ]
 
 
@@ -244,7 +243,7 @@ def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
 
 def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
     before = small.fit(X[:80]).model_
-    one = {"kernel": "laplacian", "method": "columns", "landmarks": "uniform", "solver": "dense", "preimage": "linear"}
+    one = {"kernel": "laplacian", "method": "columns", "landmarks": "uniform", "solver": "dense", "preimage": "ridge"}
     one |= {"sigma": 3.0, "gamma": 1e-3, "size": 61, "residual_tol": 0.5, "block_rows": 100, "random_state": 1}
     one |= {"center": False, "standardize": True, "dtype": np.float32}
     changes = [{name: value} for name, value in one.items()]

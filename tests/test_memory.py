@@ -134,12 +134,13 @@ print(planned)
 
 METHODS = [
     "dict(size=500, standardize=True)",
+    "dict(size=300, preimage='denoising', noise=1.0)",
     *(f"dict(method='{method}', size={size})" for method, size in (("columns", 500), ("rff", 2000), ("rff-pca", 2000))),
     *(f"dict(method='{method}', size=6000, solver='randomized')" for method in ("rff", "rff-pca")),
     *(f"dict(landmarks='{rule}', size=1000)" for rule in ("rpcholesky", "basic-patterns")),
     "dict(method='rff', kernel='polynomial', size=2000)",
 ]
-MARKS = [pytest.mark.full] + [pytest.mark.long] * (len(METHODS) - 1)
+MARKS = [pytest.mark.full] * 2 + [pytest.mark.long] * (len(METHODS) - 2)
 
 
 @pytest.mark.parametrize("options", [pytest.param(each, marks=mark) for each, mark in zip(METHODS, MARKS, strict=True)])

@@ -3,7 +3,7 @@
 Their set-up on USPS: 300 training rows of every digit, 50 test rows of every digit, Gaussian noise of deviation 0.5 or
 speckle noise (a pixel turns white or black with probability 0.4), k(x, y) = exp(-|x - y|² / 128), which is sigma = 8,
 and 1, 4, 16, 64 and 256 components; 1024 are added. Kernel PCA is exact. Its pre-images are the fixed point from the
-noisy row, which is theirs, and the map that is trained on Gaussian noise. A digit is recognised where the nearest
+noisy row, which is theirs, and the map that is fitted with Gaussian noise. A digit is recognised where the nearest
 of all training rows shows the same digit.
 """
 

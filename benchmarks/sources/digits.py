@@ -61,7 +61,7 @@ def thesis_start(X: Array, count: int, rng: np.random.Generator) -> Array:
 def from_start(fit: KernelPCA, way: preimages.FixedPoint, Y: Array, start: Array) -> preimages.Preimages:
     """Pre-images of scores Y (m, r) by an iteration that begins at rows `start` (m, 256)."""
     model = fit.model_
-    decode = preimages.reconstructing(way.decoder(model.fitted), model.features, model.solution, len(Y))
+    decode = preimages.reconstructing(way.decoder(model.fitted, start[:0]), model.features, model.solution, len(Y))
     return decode(Y, start)
 
 

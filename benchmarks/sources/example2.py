@@ -66,7 +66,7 @@ class Reference:
         self.X, self.exact = X, KernelPCA.load(kept)
         self.scores = self.exact.transform(X)
         ways = (FIXED_POINT, THESIS_FORM)
-        self._decoders = {way: way.decoder(self.exact.model_.fitted) for way in ways}
+        self._decoders = {way: way.decoder(self.exact.model_.fitted, X[:0]) for way in ways}
 
     def back(
         self, Y: Array, eigenvalues: Array, rows: Array, start: Array, way: preimages.FixedPoint = FIXED_POINT

@@ -28,7 +28,7 @@ NEAR = 0.05  # relative error
 
 def approximated(A: Array, rank: int) -> Array:
     """A of that rank, by kernel PCA and back."""
-    model = KernelPCA(rank, kernel="linear", method="exact", center=False, preimage="fixed-point").fit(A)
+    model = KernelPCA(rank, kernel="linear", method="exact", center=False).fit(A)
     return model.inverse_transform(model.transform(A))
 
 

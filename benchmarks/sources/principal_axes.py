@@ -39,7 +39,7 @@ def trees(n: int) -> Array:
 
 def linear(components: int | None, X: Array, **options: Any) -> KernelPCA:
     """Kernel PCA with k = <x, y>; as many landmarks as columns span all that there is."""
-    asked = {"size": X.shape[1], "dtype": "float64", "preimage": "fixed-point", "random_state": 0} | options
+    asked = {"size": X.shape[1], "dtype": "float64", "random_state": 0} | options
     return KernelPCA(components, kernel="linear", **asked).fit(X)
 
 

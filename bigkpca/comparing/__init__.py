@@ -173,8 +173,8 @@ def compare(
     rows, and above from products with it while n² d <= 4e12 and `memory` allows. Otherwise the reference is a Nyström
     model of twice the largest size, with eigenvalues corrected by exact rows, as noted in `reference` of the result. A
     median sigma is computed once, for all seeds. Pre-images and linear PCA are compared on up to 256 rows that are left
-    out of both; pre-images that cannot be made again without these rows, such as those that are trained in a pass
-    ("ridge", "denoising"), are judged as they are.
+    out of both; pre-images that cannot be made again without these rows, such as those of landmarks among them, are
+    judged as they are.
 
     Fits run one after the other, each with its usual passes over the data. Fits that need more than `memory` are left
     out. Written to `out` are compare.csv, compare.json, reference.npz and, if matplotlib is installed, compare.svg.

@@ -26,6 +26,7 @@ from bigkpca.estimator.inputs import (
     RowsInput,
     framing_what_is_in_memory,
     in_kind,
+    with_starts,
 )
 from bigkpca.estimator.parameters import (
     check_restores_rows,
@@ -38,7 +39,7 @@ from bigkpca.estimator.parameters import (
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress
-from bigkpca.execution.projection import in_frame, prepare_preimages
+from bigkpca.execution.projection import in_frame
 from bigkpca.fitting.merge import extend, of_first_batch, spec_like
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificate import Certificate
@@ -178,7 +179,7 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             return in_frame(self._checked_frame(X), output.lazy, self.model_, self.get_feature_names_out())
         return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_, self.device), "scores")
 
-    def inverse_transform(self, Y: Any, out: AnyPath | None = None) -> Any:
+    def inverse_transform(self, Y: Any, out: AnyPath | None = None, *, start: Any = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r).
 
         The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
@@ -186,17 +187,27 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         the names of the fit in a Dask frame. With `out`, pre-images are streamed to that path, and its Zarr array is
         returned.
 
+        `start` are rows (n, d) at which iterations start, instead of a linear map of the scores; only for scores and
+        rows in memory, and without effect on methods that do not iterate.
+
         Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
         One pass.
         """
         check_is_fitted(self)
+        if start is not None and (out is not None or is_lazy(Y) or is_lazy(start)):
+            raise SpecError(
+                "start works only with scores and rows in memory and without out: load them, or use denoise"
+            )
         if out is not None:
             return reconstruct(self.model_, Y, out)
         names = getattr(self, "feature_names_in_", None)
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         scores = open_scores(self.model_, Y, counted=False)
-        found = PREIMAGES.of(scores, of_leading(self.model_, scores.shape[1]))
+        used = of_leading(self.model_, scores.shape[1])
+        if start is not None:
+            scores = with_starts(scores, self._matching_rows(start, self.model_))
+        found = PREIMAGES.of(scores, used)
         return in_kind(Y, found, "rows", "feature")
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
@@ -248,8 +259,6 @@ class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
         check_is_fitted(self)
         model = self.model_
-        if model.decoder is not None:
-            prepare_preimages(model)
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
 
     def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
@@ -326,11 +335,10 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     residual_tol : float
         Largest |Kc u_j - lambda_j u_j| / lambda_j at which exact (above 8192 rows) and refine stop.
     preimage : str or value of bigkpca.preimages
-        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "auto", "fixed-point" or
-        "mds". `fit` learns "ridge" and "denoising" in one more pass.
+        How to turn scores back into rows: a name in `bigkpca.preimages.PREIMAGES`, e.g. "fixed-point" or "ridge".
     noise : float or None
-        Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is trained on it,
-        and `score` adds it.
+        Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is fitted with
+        it, and `score` adds it.
     calibration_rows : int
         Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
         are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
@@ -382,7 +390,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Passes over the data: a bounded sample and one full pass. standardize, rff-pca and learned pre-images add one each,
+    Passes over the data: a bounded sample and one full pass. standardize and rff-pca add one each,
     and the randomized solver adds three. If rounding in float32 would matter, the fit is repeated in float64. Identical
     bits require the same input chunks and block_rows, since sums run over blocks of whole chunks. Source:
     `docs/numerics.md`.
@@ -423,7 +431,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         solver: str = "auto",
         refine: int = 0,
         residual_tol: float = 1e-2,
-        preimage: Any = "auto",
+        preimage: Any = "fixed-point",
         noise: float | None = None,
         calibration_rows: int = 0,
         calibration: str = "random",
@@ -576,7 +584,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         ------
         SpecError
             Too few rows in the first call, or other parameters changed. partial_fit does not exist for the exact
-            method, the randomized solver, refined models, and learned pre-images.
+            method, the randomized solver and refined models.
         DataError, MemoryLimitError
             As in `fit`.
         """

@@ -24,10 +24,10 @@ from bigkpca.data.frames import (
     is_frame,
 )
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
-from bigkpca.data.rows import ArrayRows, DeviceRows, Rows
+from bigkpca.data.rows import ArrayRows, DeviceRows, Rows, check_rows
 from bigkpca.data.sparse import sparse_rows
 from bigkpca.data.tensors import is_of_cupy, is_tensor, tensor_rows
-from bigkpca.errors import Array
+from bigkpca.errors import Array, SpecError
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import RunOptions
@@ -86,6 +86,17 @@ DENOISED = RowOutput(
     lambda X, model, engine: projection.reconstruct_rows(X, model, projection.block_denoised, engine).rows,
 )
 RESIDUALS = RowOutput(arrays.residuals, projection.residual_rows)
+
+
+def with_starts(scores: Rows, start: Rows) -> ArrayRows:
+    """Scores (n, r) with the rows (n, d) to start from beside them, in memory. Raises SpecError unless there is one for
+    each, DataError for NaN and infinity."""
+    n = scores.shape[0]
+    if start.shape[0] != n:
+        raise SpecError(f"start has {start.shape[0]} rows for the scores of {n}: pass one row for each")
+    X = start.block(0, n)
+    check_rows(start, X, 0)
+    return ArrayRows(np.hstack([scores.block(0, n), X]), where=scores.where)
 
 
 class RowsInput:

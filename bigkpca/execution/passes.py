@@ -32,7 +32,6 @@ from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums
 from bigkpca.numerics.precision import InSingle, in_single
-from bigkpca.numerics.preimages import Regression, Training
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.solvers import Action, add_strip, block_action
 
@@ -279,13 +278,6 @@ def _draw(
         keys /= 1 if equal else w[positive]
         weight, squares, largest = float(w.sum()), float(w @ w), float(w.max(initial=0.0))
     return WeightedDraw(keys, positive + block.start, most, weight, squares, largest, len(positive))._first()
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def block_regression(rows: Rows, block: Block, features: FeatureMap, training: Training) -> Regression:
-    """The sums over a block that train a pre-image."""
-    X_tiles, most_rows = block_tiles(rows, block, features)
-    return training.block(X_tiles, block.start, most_rows)
 
 
 _STRIP_ROWS = 2048

@@ -290,7 +290,8 @@ def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | 
     their Gram matrix, of which two are planned."""
     n, d, r, start = fit.n, fit.d, components(fit.spec, fit.n), plan_resolved(rows, fit.start(), threads, device)
     held, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, fit.dtype.itemsize)
-    array_bytes = max(start.array_bytes, held + max(4 * held, (_MATRIX_BLOCKS + threads) * one + threads * strip))
+    working = max(4 * held + _making(fit), (_MATRIX_BLOCKS + threads) * one + threads * strip)
+    array_bytes = max(start.array_bytes, held + working)
     result_bytes = held + 8 * n * (r + 1) + _kept_rows(fit) * _row(rows)
     plan = _planned(rows, n, start.block_rows, array_bytes, result_bytes, start.passes + 2)
     plan = replace(plan, bytes_read=start.bytes_read + 2 * n * _row(rows))
@@ -309,6 +310,14 @@ def _block_rows(rows: Rows, fit: ResolvedFit) -> int:
 def _kept_rows(fit: ResolvedFit) -> int:
     """Rows that a model keeps, for pre-images and for limits."""
     return (fit.spec.preimage_rows(fit.sample) if fit.spec.keeps_sample else 0) + fit.spec.calibration_rows
+
+
+def _making(fit: ResolvedFit) -> int:
+    """The work space in which the decoder is made from sampled rows."""
+    if not fit.spec.reconstructs:
+        return 0
+    sampled = fit.spec.preimage_rows(fit.sample)
+    return fit.spec.preimage_value.making_bytes(sampled, fit.d, components(fit.spec, fit.size))
 
 
 def components(spec: FitSpec, D: int) -> int:
@@ -334,7 +343,7 @@ def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
 
 def _passes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> tuple[int, int]:
     """The number of passes, and what the largest needs: tiles of the threads, and sums."""
-    spec, d, D, block, row = fit.spec, fit.d, fit.size, _block_rows(rows, fit), _row(rows)
+    spec, d, block, row = fit.spec, fit.d, _block_rows(rows, fit), _row(rows)
     passes, largest, blocks = int(spec.standardize), 0, ceil(fit.n / block)
     maps = [] if spec.exact else [(_map(fit), _width(fit), 4 * fit.drawn * (row + 16))]
     if spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
@@ -344,12 +353,6 @@ def _passes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -
         passes += 1 if width is None else min(PASSES, ceil(features.D / width))
         tiles = threads * _tile(rows, features, block, device)
         largest = max(largest, beside + tiles + _sums(features, blocks, threads, width))
-    trained: Any = spec.preimage_value
-    if trained.trained:
-        passes += 1
-        one, tile = trained.training_bytes(tile_rows(d, D, fit.dtype.itemsize), d)
-        tiles = threads * (_tile(rows, _map(fit), block, device) + tile + 2 * one)
-        largest = max(largest, tiles + (blocks.bit_length() + 3) * one + 8 * moments.entries(D) * (not spec.exact))
     return passes, largest
 
 
@@ -359,7 +362,7 @@ def _solution(fit: ResolvedFit, threads: int) -> int:
     d, D, spec, itemsize = fit.d, fit.size, fit.spec, fit.dtype.itemsize
     landmarks, judged, kept = spec.method_value.landmarks, min(fit.n, _JUDGED), _kept_rows(fit)
     found = 8 * judged * (2 * d + judged) + kept * (d * itemsize + 8 * components(spec, D))
-    found += threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept))
+    found += threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept)) + _making(fit)
     if spec.exact:
         return found + 5 * _map(fit).nbytes + _matrix(spec.n_components, D)
     found += 8 * (5 if landmarks else 2) * d * D
@@ -444,8 +447,7 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     # The pre-images of a block are kept in float64 until its last tile.
     height = min(block, tile_rows(d, features.D, 8))
     one = _tile(rows, features, block) + model.decoder.working_bytes(model.features, height) + 8 * block * d
-    shared = _model_bytes(model) + model.decoder.learning_bytes(model.features)
-    return _planned(rows, features.D, block, shared + threads * one, n * d * features.itemsize)
+    return _planned(rows, features.D, block, _model_bytes(model) + threads * one, n * d * features.itemsize)
 
 
 def plan_evaluate(rows: Rows, model: Model, sample: int, threads: int) -> Plan:
@@ -453,7 +455,7 @@ def plan_evaluate(rows: Rows, model: Model, sample: int, threads: int) -> Plan:
     d, features, decoder = model.columns, _map_of(model), model.decoder
     D, restored = features.D, 0
     if decoder is not None:
-        restored = decoder.learning_bytes(model.features) + decoder.working_bytes(model.features, min(sample, 500))
+        restored = decoder.working_bytes(model.features, min(sample, 500))
     kernels = 8 * (4 * sample**2 + 2 * sample * (D + d)) + 32 * D * D
     shared = _model_bytes(model) + 2 * sample * _row(rows)
     plan = _planned(rows, D, min(rows.shape[0], sample), shared + max(kernels, restored), 40)

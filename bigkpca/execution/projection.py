@@ -94,21 +94,14 @@ def expansion_of(model: Model) -> Expansion:
         return all_aligned(model).expansion()
 
 
-def prepare_preimages(model: Model) -> None:
-    """Let the decoder of a model learn, once for all blocks: the same bits on any number of threads. Raises SpecError
-    if the model has none."""
-    with single_threaded_blas:
-        model.reconstructing(1)
-
-
 def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
-    """Pre-images of a block of scores."""
-    height = tile_rows(model.columns, model.features.size, 8)
+    """Pre-images of a block of scores (n, r), or of scores with rows to start from beside them (n, r + d)."""
+    height, r = tile_rows(model.columns, model.features.size, 8), model.components
     decode = model.reconstructing(min(height, len(block)))
 
     def decoded() -> Iterator[Preimages]:
         for Y in tiles(scores, block.start, block.stop, height):
-            yield decode(Y, None)
+            yield decode(Y[:, :r], Y[:, r:] if Y.shape[1] > r else None)
 
     return joined(decoded())
 
@@ -154,7 +147,7 @@ def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: E
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
     """`function` (`block_preimages` or `block_denoised`) of all rows, or scores, in memory."""
     blocks = fit_blocks(given, model.block_rows)
-    prepare_preimages(model)
+    model.check_preimages()
     return joined(iter(engine.each("reconstructing", block_tasks(function, given, blocks, [model]))))
 
 

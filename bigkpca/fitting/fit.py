@@ -82,7 +82,7 @@ def fit_rows(
         del found  # products do not need it
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, rows, sample, spec, engine, span)
+    model = with_decoder(model, sample, spec, span)
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 

@@ -25,7 +25,7 @@ from bigkpca.fitting.calibration import (
 from bigkpca.fitting.features import ChosenFeatures, kept_choices
 from bigkpca.fitting.fit import of_devices
 from bigkpca.fitting.memory_limits import check_fits, make_room
-from bigkpca.fitting.preimage import check_extensible, extend_decoder, with_decoder
+from bigkpca.fitting.preimage import extend_decoder, with_decoder
 from bigkpca.fitting.sample import FEW_ROWS, drawn_numbers, weights_of
 from bigkpca.fitting.solve import draw_of, measure_like, rounding_of, solve, solve_rows, span_basis
 from bigkpca.fitting.warnings import (
@@ -52,8 +52,7 @@ NO_SUMS = (
 
 def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     """The spec of a model, with those options (fields of a FitSpec) that differ from the defaults. Raises SpecError if
-    the model has no sums, for options that its features do not allow, and for trained pre-images, which do not add
-    up."""
+    the model has no sums, and for options that its features do not allow."""
     if model.sums is None:
         raise SpecError(NO_SUMS)
     before, defaults = FitSpec.of(model), FitSpec()
@@ -64,7 +63,6 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
             given[name] = value
     spec = FitSpec.checked(**{name: getattr(before, name) for name in FitSpec.model_fields} | given)
     check_same_problem(spec, model)
-    check_extensible(spec)
     return spec
 
 
@@ -139,7 +137,7 @@ def fit_like(
     }
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, rows, chosen.sample, spec, engine, found.span)
+    model = with_decoder(model, chosen.sample, spec, found.span)
     return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
 
 
@@ -183,8 +181,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     the last has the same number of blocks, a power of two, and blocks have the same number of rows; otherwise up to
     rounding. Options, column names, pre-image and signs follow the first model. Models are read one at a time.
 
-    Raises SpecError for fewer than two models, and for models without sums, with different features, of the same rows,
-    or with trained pre-images. Warns as a fit does, and UniformLandmarksWarning.
+    Raises SpecError for fewer than two models, and for models without sums, with different features, or of the same
+    rows. Warns as a fit does, and UniformLandmarksWarning.
     """
     first: Model | None = None
     weights: list[tuple[float, Calibration | None]] = []
@@ -258,7 +256,6 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
     """Raise SpecError unless model `number`, counted from 1, has sums of the features of the first."""
     if model.sums is None:
         raise SpecError(f"model {number}: {NO_SUMS}")
-    check_extensible(FitSpec.of(model))
     ours, theirs = first.features, model.features
     one, other = ours.arrays(), theirs.arrays()
     same = (
@@ -291,7 +288,6 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
     if spec.exact or spec.refine or sketched:
         raise SpecError(NO_SUMS)
-    check_extensible(spec)
 
 
 _LEAST_ROWS = 5  # of a first batch, for each landmark
@@ -318,15 +314,14 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
     `n_components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
 
-    Raises SpecError if other fields differ, for models without moments (exact ones and those of the randomized solver),
-    and for trained pre-images; MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
+    Raises SpecError if other fields differ, and for models without moments (exact ones and those of the randomized
+    solver); MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
     real rows. Warns IndefiniteKernelWarning and RoundingWarning as a fit does, UniformLandmarksWarning, and
     FarRowsWarning.
     """
     if model.sums is None or model.drawn is None:
         raise SpecError(NO_SUMS)
     check_columns(rows, model)
-    check_extensible(spec)
     check_same_problem(spec, model, _MAY_CHANGE)
     fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)

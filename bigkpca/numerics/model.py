@@ -24,11 +24,11 @@ from bigkpca.numerics.linear_pca import MOST_VALUES, Captured, captured, spread
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.moments import Moments, OneHot, ShiftedSums
 from bigkpca.numerics.preimages import (
-    Automatic,
     Decode,
     Decoder,
     Expansion,
     Fitted,
+    FixedPoint,
     expansion,
     reconstructing,
     residuals,
@@ -247,7 +247,7 @@ class Model(ShowsSummary):
     def check_preimages(self) -> None:
         """Raise SpecError if the model has no decoder."""
         if self.decoder is None:
-            Automatic().check(self.features.kernel, self.method)
+            FixedPoint().check(self.features.kernel, self.method)
             raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
 
     def reconstructing(self, most_rows: int) -> Decode:

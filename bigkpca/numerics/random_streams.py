@@ -7,7 +7,7 @@ import numpy as np
 # Purposes. Their numbers are part of every result: append new ones, never renumber.
 SAMPLE, PAIRS, LANDMARKS, FREQUENCIES = range(4)
 ALPHA, SKETCH, PROBES, HELD_OUT, FEW = range(5, 10)
-TRAINING, REFERENCES = 10, 11
+NOISE, REFERENCES = 10, 11
 SCORING, UNSEEN, KRYLOV, VIEW_FREQUENCIES, VIEW_START, DRIFT, COMPARED = range(13, 20)
 MEDIANS, JOINED, CALIBRATION = 20, 21, 22
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from bigkpca.errors import SpecError, unknown_name
 
 T = TypeVar("T")
@@ -146,7 +148,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def to_dict(self, value: Any) -> dict[str, Any]:
         """Name and fields as JSON-ready values, which `from_dict` reads."""
-        return {"name": value.name, **asdict(value)}
+        plain = {key: found.item() if isinstance(found, np.generic) else found for key, found in asdict(value).items()}
+        return {"name": value.name, **plain}
 
     def from_dict(self, values: Mapping[str, Any]) -> T:
         """The value that `to_dict` described. Raises SpecError for unknown names and invalid parameters."""

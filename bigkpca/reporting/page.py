@@ -336,10 +336,7 @@ def preimages(model: Model, data: ReportData) -> Section | None:
     """The section that compares rows with the pre-images of their scores, and with their reconstruction by PCA."""
     if data.sample is None or data.scores is None or model.decoder is None:
         return None
-    try:
-        used = of_leading(model, data.scores.shape[1])
-    except SpecError:  # `left_out` gives the reason
-        return None
+    used = of_leading(model, data.scores.shape[1])
     at, rows = data.sample
     with single_threaded_blas:
         found = reconstructed(used, rows, data.scores[at], seen=data.seen)
@@ -464,7 +461,7 @@ def left_out(model: Model, data: ReportData) -> Iterator[str]:
         yield "no columns: the rows have no names of columns, which bigkpca ingest keeps from tables"
     elif data.shape is not None:
         try:
-            of_leading(model, model.components if data.scores is None else data.scores.shape[1]).reconstructing(1)
+            model.check_preimages()
         except SpecError as error:
             yield f"no pre-images: {error}"
 

@@ -15,7 +15,7 @@ from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages import Automatic, Preimage
+from bigkpca.numerics.preimages import FixedPoint, Preimage
 from bigkpca.spec import weights
 
 
@@ -168,7 +168,7 @@ def conflicts(spec: Any) -> Iterator[str]:
     earlier ones."""
     yield from _lengths(spec)
     yield from _method_fits(spec)
-    if spec.noise and preimages.own_noise(spec.own_preimage):
+    if spec.noise and getattr(spec.own_preimage, "noise", None):
         yield f"noise={spec.noise} and {spec.preimage} both set the noise: leave one of them out"
     if spec.calibration_rows and (clash := without_weights(spec, f"calibration_rows={spec.calibration_rows}")):
         yield clash.message
@@ -177,7 +177,7 @@ def conflicts(spec: Any) -> Iterator[str]:
         yield f"{weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
     spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
     preimage = spec.preimage_value
-    if preimage != Automatic():  # the default; a kernel that has none raises an error only when rows are requested
+    if preimage != FixedPoint():  # the default; a kernel that has none raises an error only when rows are requested
         if spec.precomputed:
             yield f"preimage={preimage.name!r} computes rows, but kernel='precomputed' has none"
         preimage.check(kernel, spec.kept_method)
@@ -192,8 +192,6 @@ def without_weights(spec: Any, what: str) -> Clash | None:
         name, instead = "method", "method='nystroem', whose components are exact if all rows are landmarks"
     elif spec.refine:
         name, instead = "refine", "refine=0"
-    elif spec.reconstructs and spec.preimage_value.trained:
-        name, instead = "preimage", "preimage='fixed-point'"
     else:
         return None
     message = f"{name}={getattr(spec, name)!r} does not take {what}: omit one of the two, or use {instead}"

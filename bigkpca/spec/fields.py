@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -13,7 +14,7 @@ from bigkpca.errors import Array, BigKPCAError, SpecError, unknown_name
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages import Preimage
+from bigkpca.numerics.preimages import Denoising, Preimage
 from bigkpca.spec import checks, weights
 
 if TYPE_CHECKING:
@@ -66,10 +67,6 @@ VARIED = (*MethodOptions.__annotations__, "random_state")
 def _either(names: Iterable[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} or {last}"
-
-
-def _preimages(*, trained: bool) -> list[str]:
-    return [name for name, kind in preimages.PREIMAGES.items() if kind.trained == trained]
 
 
 class FitSpec(BaseModel):
@@ -139,16 +136,15 @@ class FitSpec(BaseModel):
         1e-2, gt=0, description="exact and refine stop when the relative residual of every component is at most this"
     )
     preimage: str | Any = Field(
-        "auto",
-        description=f"how to turn scores back into rows: {_either(_preimages(trained=False))}; or "
-        f"{_either(_preimages(trained=True))}, which are trained in one more pass; options follow a colon, e.g. "
+        "fixed-point",
+        description=f"how to turn scores back into rows: {_either(preimages.PREIMAGES)}; options follow a colon, e.g. "
         "ridge:ridge=0.01,size=500",
     )
     noise: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="standard deviation of the noise that pre-images remove: denoising is trained with it, and "
+        description="standard deviation of the noise that pre-images remove: denoising is fitted with it, and "
         "errors of pre-images are measured with it added to the rows",
     )
     calibration_rows: int = Field(
@@ -203,7 +199,8 @@ class FitSpec(BaseModel):
     @property
     def preimage_value(self) -> Preimage:
         """The pre-image, with its options."""
-        return preimages.with_noise(self.own_preimage, self.noise)
+        own = self.own_preimage
+        return replace(own, noise=self.noise) if isinstance(own, Denoising) and own.noise is None else own
 
     @property
     def own_preimage(self) -> Preimage:
@@ -230,12 +227,11 @@ class FitSpec(BaseModel):
     @property
     def keeps_sample(self) -> bool:
         """Whether pre-images need sampled rows, which models otherwise do not keep."""
-        needed = self.preimage_value.needs_rows or not self.method_value.landmarks
-        return needed and not self.refine and self.reconstructs
+        return self.preimage_value.most_rows(self.method_value) > 0 and not self.refine and self.reconstructs
 
     def preimage_rows(self, sample: int) -> int:
         """How many of the sampled rows pre-images need, if they need any."""
-        return min(sample, getattr(self.preimage_value, "rows", sample))
+        return min(sample, self.preimage_value.most_rows(self.method_value))
 
     @property
     def stationary(self) -> bool:

@@ -86,7 +86,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "random_state": spec.random_state,
         "preimage": spec.preimage_value.name if model.decoder else None,
         # Noise that the fit determines is not among these.
-        "preimage_options": preimages.changed(spec.own_preimage) if model.decoder else {},
+        "preimage_options": _changed(spec.own_preimage) if model.decoder else {},
         "noise": spec.noise,
         "calibration_rows": None if model.calibration is None else model.calibration.count,
         "options": {
@@ -104,6 +104,12 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
+
+
+def _changed(preimage: preimages.Preimage) -> dict[str, Any]:
+    """The options of a pre-image that differ from the default, by name."""
+    default = preimages.to_dict(type(preimage)())
+    return {key: value for key, value in preimages.to_dict(preimage).items() if value != default[key]}
 
 
 def _weights_info(model: Model) -> dict[str, Any]:

@@ -25,16 +25,13 @@ from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
 from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
-from bigkpca.numerics.preimages import Regression
 from bigkpca.numerics.solvers import Action
 
 _LAYOUT = 5  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
 _MOST_SHARE = 30.0  # the next save waits for this many times the duration of a save
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (BlockSums, DrawnRows, ShiftedSums, ColumnMoments, Action, Regression)
-}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, DrawnRows, ShiftedSums, ColumnMoments, Action)}
 
 
 def saved_in(folder: str, core_types: Sequence[str], progress: Progress) -> Callable[..., SavedPass]:

@@ -57,8 +57,8 @@ def fit(
     sample_weight : array (n,), or path, optional
         Weights of the rows, finite numbers of at least 0: components are those of the weighted mean and scatter. Whole
         numbers have the effect of repeated rows, 0 that of a row left out. A path is that of a .npy file or of a Zarr
-        array, or the name of an array in the Zarr group of `data`. Not for method="exact", `refine`, precomputed
-        kernels and trained pre-images.
+        array, or the name of an array in the Zarr group of `data`. Not for method="exact", `refine` and precomputed
+        kernels.
     **options
         What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
@@ -238,7 +238,7 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
     ------
     SpecError
         Fewer than two models; models with different features, of the same rows, of the exact method or the randomized
-        solver, or with trained pre-images; something else at `out`.
+        solver; something else at `out`.
     CorruptionError
         A damaged model.
     LockedError

@@ -26,7 +26,6 @@ from bigkpca.execution.projection import (
     block_scores_and_residuals,
     check_columns,
     expansion_of,
-    prepare_preimages,
 )
 from bigkpca.execution.tasks import block_tasks, named_rows
 from bigkpca.fitting.preimage import of_leading
@@ -283,8 +282,7 @@ def reconstruct(
     Raises
     ------
     SpecError
-        Scores of another width or model, a model without pre-images, scores of leading components for a pre-image
-        trained on all components, or other output at `out`.
+        Scores of another width or model, a model without pre-images, or other output at `out`.
     DataError, MemoryLimitError, LockedError, CorruptionError, IncompleteError
         As in `transform`.
 
@@ -378,13 +376,9 @@ def _write_preimages(
     def plan(threads: int) -> Plan:
         return plan_reconstruct(rows, model, block_rows, threads)
 
-    def values() -> list[Model]:
-        prepare_preimages(model)
-        return [model]
-
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     function = partial(_preimages, computed=computed)
-    work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, values)
+    work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, lambda: [model])
     x = _written(work, fitted, rows, model_path, out, run)
     if lost := int(np.count_nonzero(groups.open_values(output.group_path(out), "far")[:])):
         run.progress.note(

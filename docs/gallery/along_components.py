@@ -3,7 +3,7 @@ What a component means
 ======================
 
 Images along the axis of one component, from two standard deviations below the mean to
-two above. They are :doc:`pre-images </preimages>`, learned by ridge regression. For
+two above. They are :doc:`pre-images </preimages>`, made by ridge regression. For
 example, component 1 leads from a four to a three.
 """
 

@@ -97,7 +97,7 @@ def test_info_of_everything(made, tmp_path):
     model = facts["model.zarr"]
     assert facts["scores.zarr"]["model"] == model["digest"]
     assert (model["components"], model["center"], model["standardize"], model["noise"]) == (6, True, False, None)
-    assert (model["preimage"], model["preimage_options"]) == ("auto", {})
+    assert (model["preimage"], model["preimage_options"]) == ("fixed-point", {})
     assert model["options"] == {"n_components": 6, "size": 40}
     shown = run("info", made.model).stdout
     assert re.search("^noise +none$", shown, re.M)

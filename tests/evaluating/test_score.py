@@ -6,10 +6,8 @@ import pytest
 from bigkpca import KernelPCA, preimages
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError
-from bigkpca.evaluating import preimage_error
+from bigkpca.evaluating import noise_of_rows, preimage_error
 from bigkpca.execution.engine import Engine
-from bigkpca.numerics.preimages import Noise
-from bigkpca.numerics.random_streams import SCORING
 from tests.fitting.cases import other_engines
 from tests.helpers import oracles
 
@@ -23,8 +21,7 @@ def X(digits):
 
 def noised(X, noise):
     """Rows with the noise that belongs to them in a score."""
-    key = np.random.SeedSequence(0, spawn_key=(SCORING,)).generate_state(2, np.uint64)
-    return Noise(noise, key, 1).added(X, 0, 0)
+    return X + np.float32(noise) * noise_of_rows(0, X.shape)
 
 
 @pytest.mark.parametrize("way", ["fixed-point", "mds", preimages.Denoising(noise=2.0)], ids=str)
@@ -38,7 +35,7 @@ def test_the_score_is_minus_the_mean_squared_error(way, X):
 @pytest.mark.parametrize("standardize", [False, True])
 def test_the_score_is_in_standard_deviations_times_weights(standardize, weights):
     rows = np.random.default_rng(3).normal(size=(90, 4)) * [1, 2, 3, 4]
-    options = {"standardize": standardize, "column_weights": weights, "preimage": "linear", "size": 40}
+    options = {"standardize": standardize, "column_weights": weights, "preimage": "ridge", "size": 40}
     kpca = KernelPCA(3, random_state=0, **options).fit(rows)
     errors = rows - kpca.inverse_transform(kpca.transform(rows))
     errors = errors / (rows.std(axis=0) if standardize else 1) * (1 if weights is None else weights)
@@ -57,6 +54,16 @@ def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
     assert noisy.score(X) == pytest.approx(-expected, rel=1e-6)
     assert loud.score(X) < noisy.score(X) < clean.score(X)
     assert noisy.score(X) == noisy.score(X)
+
+
+def test_noise_belongs_to_the_row_alone():
+    whole = noise_of_rows(0, (40, 9))
+    for first, count in ((0, 1), (5, 20), (39, 1)):
+        np.testing.assert_array_equal(noise_of_rows(first, (count, 9)), whole[first : first + count])
+    many = noise_of_rows(2**40, (4000, 9)).astype(float)
+    assert abs(many.mean()) < 5 / np.sqrt(many.size)
+    assert np.abs(many.T @ many / 4000 - np.eye(9)).max() < 6 / np.sqrt(4000)
+    assert abs((many[1:] * many[:-1]).mean()) < 5 / np.sqrt(many.size)
 
 
 @pytest.mark.bits

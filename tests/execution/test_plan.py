@@ -117,7 +117,7 @@ def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, m
     def per_square(threads, size=10_000):
         return in_process(fit_bytes(n, threads=threads, size=size)) / size**2
 
-    assert all(86 <= per_square(2, size) <= 90 for size in (10_000, 20_000))
+    assert all(85 <= per_square(2, size) <= 90 for size in (10_000, 20_000))
     assert (per_square(8) <= 96) == (n <= 10**6)
     if n > 60_000:
         assert per_square(16) == pytest.approx({10**6: 150, 10**8: 370}[n], rel=0.02)
@@ -127,7 +127,7 @@ def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, m
         return plan_fit(data, fit.spec, 2).peak_bytes
 
     found = [largest_size_that_fits(fit, gigabytes * 10**9, peak) for gigabytes in (8, 16, 24, 32, 64)]
-    assert found == [9400, 13_000, 16_000, 19_000, 27_000]
+    assert found == [9500, 13_000, 16_000, 19_000, 27_000]
 
 
 @pytest.mark.parametrize(

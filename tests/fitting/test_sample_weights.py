@@ -304,10 +304,9 @@ def test_bad_weights_are_refused(weights, error, words, X):
     [
         ({"method": "exact"}, "method='exact' .* use method='nystroem'"),
         ({"refine": 1}, "refine=1 .* use refine=0"),
-        ({"preimage": "ridge"}, "preimage='ridge' .* use preimage='fixed-point'"),
         ({"kernel": "precomputed"}, "kernel='precomputed' .* use another kernel"),
     ],
-    ids=["exact", "refine", "ridge", "precomputed"],
+    ids=["exact", "refine", "precomputed"],
 )
 def test_what_takes_no_weights_says_so(options, instead, X):
     rows = X @ X.T if options.get("kernel") else X

@@ -43,7 +43,7 @@ def fitted(**options):
     [
         {"method": bigkpca.methods.Nystroem("thesis"), "landmarks": "uniform", "refine": 1},
         {"method": "rff-pca", "preimage": "mds"},
-        {"method": "rff", "kernel": "polynomial", "preimage": "linear", "solver": "randomized"},
+        {"method": "rff", "kernel": "polynomial", "preimage": "ridge", "solver": "randomized"},
         {"method": "exact", "size": "auto", "preimage": "ridge"},
         {"kernel": lambda A, B: (1 + A @ B.T) ** 2},
     ],

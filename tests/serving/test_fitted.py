@@ -46,11 +46,6 @@ def test_pre_images_are_those_of_the_model():
     assert not hasattr(without.to_sklearn(), "inverse_transform")
 
 
-def test_pre_images_are_learned_once_before_any_thread_asks():
-    decoder = pickle.loads(pickle.dumps(KernelPCA(2, size=20, random_state=0).fit(X[:200]).to_sklearn())).decoder
-    assert "_learned" in vars(decoder)
-
-
 def test_it_imports_neither_dask_nor_zarr(tmp_path):
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(fitted("gaussian").to_sklearn()))
     np.save(tmp_path / "rows.npy", NEW)

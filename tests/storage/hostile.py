@@ -25,7 +25,7 @@ KINDS = {
     "landmarks": {"kernel": kernels.Gaussian(1.0) + 2 * kernels.Linear(), "landmarks": "uniform", "standardize": True},
     "waves": {"method": "rff", "preimage": "ridge:size=5"},
     "axes": {"method": "rff-pca", "preimage": "mds:rows=30"},
-    "sketch": {"method": "rff", "kernel": "polynomial", "degree": 2, "preimage": "linear"},
+    "sketch": {"method": "rff", "kernel": "polynomial", "degree": 2, "preimage": "ridge:size=9"},
     "exact": {"method": "exact", "size": "auto", "dtype": "float32"},
     "given": {"method": "exact", "size": "auto", "kernel": "precomputed"},
 }

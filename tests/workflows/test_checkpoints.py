@@ -32,7 +32,6 @@ MANY_PASSES = {
     "rff": {"method": RandomFeatures(form="phase"), "size": 80},
     "rff-pca": {"method": "rff-pca", "size": 80, "n_directions": 6},
     "sketch": {"method": "rff", "size": 300, "solver": "randomized"},
-    "ridge": {"preimage": "ridge"},
     "refine": {"refine": 1},
 }
 

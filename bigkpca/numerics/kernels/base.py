@@ -227,7 +227,7 @@ def no_gradient(kernel: Kernel) -> SpecError:
     """The error for a kernel without a gradient weight, with the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
-        f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge', 'denoising' or 'linear'; "
+        f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge' or 'denoising'; "
         f"{_defining('gradient_weights')} kernels have one (matern with nu > 1), as do sums, products and multiples of "
         "kernels of the same kind"
     )

@@ -11,9 +11,11 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel, squared_norms
-from bigkpca.numerics.preimages.base import Decode, Decoder, Expansion, Fitted, Preimages, expansion, sampled, spread
+from bigkpca.numerics.methods import Method
+from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, sampled
 
 _LEAST_RATIO = 1e-12  # least ratio of k(x, y) to k(x, x) from which distances are computed
 _LEAST_SPREAD = 1e-4  # of the largest squared width of the neighbours; smaller widths are noise
@@ -22,7 +24,7 @@ _PIECE_VALUES = 2**20  # kernel values held at a time
 
 
 @dataclass(frozen=True)
-class Distances:
+class Distances(Preimage):
     """The row whose distances to the nearest reference rows come closest to those of φ^.
 
     For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
@@ -44,8 +46,6 @@ class Distances:
     """
 
     name: ClassVar[str] = "mds"
-    trained: ClassVar[bool] = False
-    needs_rows: ClassVar[bool] = True
     neighbours: int = 30
     rows: int = 10_000
 
@@ -57,19 +57,21 @@ class Distances:
         if not kernel.radial:
             raise SpecError(
                 f"pre-images by 'mds' need a kernel that is a decreasing function of |x - y|, not {kernel.name}: use "
-                "'ridge', 'denoising' or 'linear'"
+                "'ridge' or 'denoising'"
             )
         if method.principal and method.correction != "pointwise":
             raise SpecError(
                 f"pre-images by 'mds' need distances, and {method} has one factor for all rows, which ignores what "
-                "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge', 'denoising' or "
-                "'linear'"
+                "lies off the principal axes: use correction='pointwise', or 'fixed-point', 'ridge' or 'denoising'"
             )
 
-    def decoder(self, fitted: Fitted, rows: Array | None = None) -> DistancesDecoder:
+    def most_rows(self, method: Method) -> int:
+        return self.rows
+
+    def decoder(self, fitted: Fitted, rows: Array) -> DistancesDecoder:
         features = fitted.features
         self.check(features.kernel, fitted.method)
-        found = spread(sampled(rows, "pre-images by 'mds'"), self.rows)
+        found = sampled(rows, self.rows, "pre-images by 'mds'")
         given = expansion(fitted)
         tiles = (found[start : start + _TILE_ROWS] for start in range(0, len(found), _TILE_ROWS))
         parts = [(V @ given.origin, V @ given.map) for V, _ in features.tiles(tiles, min(_TILE_ROWS, len(found)))]
@@ -137,9 +139,8 @@ class DistancesDecoder(Decoder):
 
         return decode
 
-    @property
-    def reference_rows(self) -> Array:
-        return self.rows
+    def kept_rows(self, features: FeatureMap) -> Array:
+        return features.unshifted(self.rows)
 
 
 def _placed(N: Array, squares: Array) -> Array:

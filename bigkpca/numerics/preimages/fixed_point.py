@@ -7,41 +7,33 @@ of F is image - weight z, whose zero is the fixed point z = image / weight. Sour
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import (
-    Decode,
-    Decoder,
-    Expansion,
-    Fitted,
-    LinearDecoder,
-    LinearMap,
-    Preimages,
-    expansion,
-)
+from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, least_squares, sampled
+from bigkpca.numerics.registry import Registry
 
 _LEAST_WEIGHT = 1e-6
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """F and its gradient at rows z: F (b,), <φ(z), φ^> (b,), and the gradient image (b, d) - weight (b,) z.
+    """F (b,) and its gradient image (b, d) - weight (b,) z at rows z.
 
     total (b,) is what the weight would be without cancellation: a weight far below it is noise, and has no direction.
     """
 
     value: Array
-    inner: Array
     weight: Array
     total: Array
     image: Array
@@ -79,9 +71,9 @@ def objective(features: FeatureMap, most_rows: int) -> Objective:
         A *= gamma
         inner, image = np.einsum("ij,ij->i", gamma, K), A @ S
         if of_difference:
-            return Gradient(inner, inner, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
+            return Gradient(inner, A.sum(axis=1), np.abs(A, out=A).sum(axis=1), image)
         value, weight = inner - kernel.diagonal(Z) / 2, kernel.own_gradient_weight(Z)
-        return Gradient(value, inner, weight, np.full(len(Z), own), image)
+        return Gradient(value, weight, np.full(len(Z), own), image)
 
     return Objective(at, float(np.sqrt(level / own)), own, own if of_difference else 0.0, _LEAST_WEIGHT)
 
@@ -120,7 +112,7 @@ def _over_waves(features: Any) -> Objective:
         value, gradient = waves(Z, gamma) if features.directions is None else on_axes(Z, gamma)
         weight = own * value  # that of the kernel that the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
-        return Gradient(value, value, weight, total, gradient + weight[:, None] * Z)
+        return Gradient(value, weight, total, gradient + weight[:, None] * Z)
 
     # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
     # about 1 / √D.
@@ -134,26 +126,20 @@ _LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,).
-
-    lack (c,) is <φ(c), φ^> - F(c), up to a constant.
-    """
+    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,)."""
 
     rows: Array
     V: Array
     diagonal: Array
-    lack: Array
 
 
 def candidates_of(features: FeatureMap) -> Candidates:
     """Some of the landmarks. None for random features, which are noise where they have no direction."""
     if not has_landmarks(features):
-        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0), np.empty(0))
+        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0))
     S = features.landmarks.astype(np.float64)
     C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
-    diagonal = features.kernel.diagonal(C)
-    lack = diagonal / 2 if features.kernel.towards == "product" else np.zeros(len(C))
-    return Candidates(C, features.kernel(C, S), diagonal, lack)
+    return Candidates(C, features.kernel(C, S), features.kernel.diagonal(C))
 
 
 def begin(
@@ -172,7 +158,7 @@ def begin(
     if not len(anew) or not len(candidates.rows):
         return Z, far
     inner = gamma[anew] @ candidates.V.T
-    best = (inner - candidates.lack).argmax(axis=1)
+    best = (inner - candidates.diagonal / 2).argmax(axis=1)  # of F
     largest = _LEAST_COSINE * norms[anew] * np.sqrt(candidates.diagonal[best])
     Z, far = Z.copy(), far.copy()
     Z[anew], far[anew] = candidates.rows[best], inner[np.arange(len(anew)), best] <= largest
@@ -231,12 +217,18 @@ def climb(goal: Objective, Z: Array, gamma: Array, *, hold: float, tol: float, m
     return Preimages(rows, converged, iterations, np.zeros(len(rows), bool))
 
 
+_STARTING_ROWS = 2000  # sampled rows of random features, for the linear map
+_TOLERANCE = 1e-12
+
+
 @dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(Preimage):
     """z = Σ gamma_i p(z, s_i) s_i / Σ gamma_i p(z, s_i), iterated: the row whose φ(z) is nearest to φ^.
 
-    For kernels with a gradient weight p. The iteration starts at the row itself if that is known (denoising), otherwise
-    at the pre-image of the linear map. Steps are shortened so that |φ(z) - φ^| never grows.
+    For kernels with a gradient weight p. The iteration starts at the row itself if that is known (denoising), or at a
+    given start; otherwise at x_bar + (y - y_bar)'B, with B by least squares over the landmarks and their scores, or for
+    random features over 2000 sampled rows, which the model keeps. Steps are shortened so that |φ(z) - φ^| never grows.
+    For the linear kernel, the fixed point is the reconstruction of linear PCA.
 
     Needs no pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; USPS needs 4 to 8
     steps. Raises SpecError if an option is out of range; from `check`, if the kernel or the method is unsuitable.
@@ -262,8 +254,6 @@ class FixedPoint:
     """
 
     name: ClassVar[str] = "fixed-point"
-    trained: ClassVar[bool] = False
-    needs_rows: ClassVar[bool] = False
     mean_term: bool = True
     anchor: float = 0.0
     iterations: int = 100
@@ -280,41 +270,64 @@ class FixedPoint:
     def check(self, kernel: Kernel, method: Method) -> None:
         if not method.landmarks and isinstance(kernel, Polynomial):
             raise SpecError(
-                "pre-images of a tensor sketch have no fixed point: use 'ridge', 'denoising' or 'linear', or landmarks "
+                "pre-images of a tensor sketch have no fixed point: use 'ridge' or 'denoising', or landmarks "
                 "(method='nystroem')"
             )
         if not method.landmarks and not method.pairs:
             raise SpecError(
                 "pre-images by 'fixed-point' need pairs of a sine and a cosine, whose length is the same for all rows: "
-                "with form='phase', use 'mds', 'ridge', 'denoising' or 'linear'"
+                "with form='phase', use 'mds', 'ridge' or 'denoising'"
             )
         if kernel.towards is None:
             raise no_gradient(kernel)
 
-    def decoder(self, fitted: Fitted, rows: Array | None = None) -> FixedPointDecoder:
-        self.check(fitted.features.kernel, fitted.method)
+    def most_rows(self, method: Method) -> int:
+        return 0 if method.landmarks else _STARTING_ROWS
+
+    def making_bytes(self, rows: int, columns: int, components: int) -> int:
+        return 8 * rows * (3 * columns + 2 * components)
+
+    def decoder(self, fitted: Fitted, rows: Array) -> FixedPointDecoder:
+        features, solution = fitted.features, fitted.solution
+        self.check(features.kernel, fitted.method)
         given = expansion(fitted)
-        used = given if self.mean_term else given.without_mean()
+        if not self.mean_term:
+            given = given.without_mean()
+        if has_landmarks(features):
+            R, Y, kept = features.landmarks, fitted.landmark_scores(), _no_rows()
+        else:
+            rows = sampled(rows, _STARTING_ROWS, "pre-images of random features")
+            R, Y, kept = features.shifted(rows), fitted.scores(rows), features.shifted(rows)
+        mean_score, mean_row = Y.mean(axis=0), R.mean(axis=0, dtype=np.float64)
+        Y = Y - mean_score
+        weights = least_squares(Y.T @ Y, Y.T @ (R - mean_row), _TOLERANCE)
+        own = None if given.map is solution.components else given.map
         return FixedPointDecoder(
-            **stored(used, fitted.solution),
-            **vars(LinearMap().decoder(fitted, rows)),
-            mean_term=self.mean_term,
-            anchor=self.anchor,
-            iterations=self.iterations,
-            tol=self.tol,
+            self,
+            given.origin,
+            given.constant,
+            given.linear,
+            mean_score,
+            mean_row,
+            weights,
+            map=own,
+            quadratic=given.quadratic,
+            rows=kept,
         )
 
 
-def stored(given: Expansion, solution: Solution) -> dict[str, Any]:
-    """The fields of an expansion that a decoder stores: no map that equals the components of the model."""
-    return vars(given) | {"map": None if given.map is solution.components else given.map}
+_WAYS: Registry[FixedPoint] = Registry("pre-image", (FixedPoint,))
+
+
+def _no_rows() -> Array:
+    return np.empty((0, 0))
 
 
 @dataclass(frozen=True)
 class FixedPointDecoder(Decoder):
     """Decoder of `FixedPoint`: the expansion of φ^, and the linear map to start from.
 
-    map is None if it equals the components of the model.
+    map is None if it equals the components of the model. Models with landmarks keep no sampled rows.
     """
 
     name: ClassVar[str] = "fixed-point"
@@ -326,29 +339,24 @@ class FixedPointDecoder(Decoder):
         "weights": ("r", "d"),
         "map": ("D", "r"),
         "quadratic": ("r", "r"),
+        "rows": ("m", "d"),
     }
+    way: FixedPoint
     origin: Array  # (D,)
+    constant: float
     linear: Array  # (r,)
     mean_score: Array  # (r,)
     mean_row: Array  # (d,)
     weights: Array  # (r, d)
-    constant: float
-    mean_term: bool
-    anchor: float
-    iterations: int
-    tol: float
     map: Array | None = None  # (D, r)
     quadratic: Array | None = None  # (r, r)
+    rows: Array = field(default_factory=_no_rows)  # (m, d), of random features
 
     __repr__ = brief
 
-    def __post_init__(self) -> None:
-        FixedPoint(self.mean_term, self.anchor, self.iterations, self.tol)  # which checks them
-
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
-        goal = objective(features, most_rows)
+        goal, way = objective(features, most_rows), self.way
         given = self._expansion(solution)
-        start_of = LinearDecoder(self.mean_score, self.mean_row, self.weights)
         candidates = candidates_of(features)
         # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
         blind = features.blind_off_axes
@@ -356,20 +364,18 @@ class FixedPointDecoder(Decoder):
         def decode(Y: Array, start: Array | None) -> Preimages:
             gamma = given.weights(Y)
             known = start is not None and not blind
-            Z = start.astype(np.float64) if start is not None and known else start_of(Y)
-            if not self.mean_term:
-                with np.errstate(all="ignore"):  # steps without guards
-                    for _ in range(self.iterations):
-                        at, before = goal.at(Z, gamma), Z
-                        Z = at.image / at.weight[:, None]
-                    converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never if it is NaN
-                far = np.logical_not(np.isfinite(Z).all(axis=1))
-                Z[far] = self.mean_row
-                return Preimages(Z, converged, np.full(len(Z), self.iterations), far)
+            if start is not None and known:
+                Z = start.astype(np.float64)
+            else:
+                Z = self.mean_row + (Y - self.mean_score) @ self.weights
+            if not way.mean_term:
+                found = _as_in_the_thesis(goal, Z, gamma, way)
+                found.rows[found.far] = self.mean_row
+                return found
             norms = np.sqrt(np.maximum(given.squares(Y), 0))
             Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
-            hold = self.anchor * goal.own
-            found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
+            hold = way.anchor * goal.own
+            found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=way.tol, most=way.iterations)
             b = len(far)  # far rows become the mean
             rows, converged, iterations = np.tile(self.mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
             rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
@@ -377,10 +383,31 @@ class FixedPointDecoder(Decoder):
 
         return decode
 
+    def kept_rows(self, features: FeatureMap) -> Array:
+        return features.unshifted(self.rows) if len(self.rows) else super().kept_rows(features)
+
     def expansion(self, solution: Solution) -> Expansion | None:
-        return self._expansion(solution) if self.mean_term else None
+        return self._expansion(solution) if self.way.mean_term else None
 
     def _expansion(self, solution: Solution) -> Expansion:
         """The expansion to use, in the thesis's form without the mean."""
         G = solution.components if self.map is None else self.map
         return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"name": self.name, "constant": self.constant, "way": _WAYS.to_dict(self.way)}
+
+    @classmethod
+    def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        return super().from_parts({**parameters, "way": _WAYS.from_dict(parameters["way"])}, arrays)
+
+
+@np.errstate(all="ignore")  # steps without guards
+def _as_in_the_thesis(goal: Objective, Z: Array, gamma: Array, way: FixedPoint) -> Preimages:
+    """All steps of the thesis's update from rows Z (b, d); rows that leave the numbers are far."""
+    before = Z
+    for _ in range(way.iterations):
+        at, before = goal.at(Z, gamma), Z
+        Z = at.image / at.weight[:, None]
+    converged = squared_norms(Z - before) <= (way.tol * goal.length) ** 2  # never if it is NaN
+    return Preimages(Z, converged, np.full(len(Z), way.iterations), np.logical_not(np.isfinite(Z).all(axis=1)))

@@ -1,8 +1,8 @@
-""" "ridge" and "denoising": kernel ridge regression from scores, optionally of noisy rows, to rows, in one pass."""
+""" "ridge" and "denoising": kernel ridge regression from the scores of sampled rows, clean or noisy, to the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,82 +12,46 @@ from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
+from bigkpca.numerics.expansion import Fitted
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import (
     Decode,
     Decoder,
-    Fitted,
+    Preimage,
     Preimages,
-    Regression,
-    block_regression,
+    least_squares,
+    sampled,
+    spread,
 )
+from bigkpca.numerics.random_streams import NOISE, random_stream
 
-
-def row_noise(key: Array, first_row: int, rows: int, columns: int, copy: int = 0) -> Array:
-    """Standard normal numbers for rows first_row, first_row + 1, ... of a table, (rows, columns), float32.
-
-    Those of a row depend only on its number, `copy` and the key (2,), uint64, whatever other rows are requested: the
-    counter of Philox starts again with each row. Pairs of normals by Box and Muller, from 24 bits each.
-    """
-    words = -(-columns // 2)  # of 64 bits, each a pair of normals
-    steps = -(-words // 4)  # of the counter, each four words
-    counter = np.array([first_row * steps, 0, 0, copy], np.uint64)
-    raw = np.random.Philox(key=key, counter=counter).random_raw(rows * steps * 4).reshape(rows, steps * 4)[:, :words]
-    radius = ((raw >> np.uint64(40)) + np.uint64(1)).astype(np.float32)
-    radius *= np.float32(2.0**-24)
-    np.log(radius, out=radius)
-    radius *= np.float32(-2)
-    np.sqrt(radius, out=radius)
-    angle = (raw & np.uint64(2**24 - 1)).astype(np.float32)
-    angle *= np.float32(2 * np.pi * 2.0**-24)
-    noise = np.empty((rows, 2 * words), np.float32)
-    np.multiply(radius, np.cos(angle), out=noise[:, :words])
-    np.multiply(radius, np.sin(angle), out=noise[:, words:])
-    return noise[:, :columns]
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Normal noise, independent in every column, on several copies of each row.
-
-    deviation is in the units of the data.
-    """
-
-    deviation: float
-    key: Array  # (2,), uint64
-    copies: int
-
-    def added(self, X: Array, first_row: int, copy: int) -> Array:
-        """Rows X (b, d), the first of which has number `first_row` among all rows, plus the noise of a copy."""
-        return X + np.float32(self.deviation) * row_noise(self.key, first_row, X.shape[0], X.shape[1], copy)
-
-
+_TILE_ROWS = 2048
 _TOLERANCE = 1e-12
-
-
-def kernel_bytes(p: int, r: int, columns: int, rows: int) -> int:
-    """Bytes of a tile of `rows` rows from p kernels on r scores, in float64."""
-    return 8 * rows * (p + r + 2 + 2 * columns) + 3 * 8 * p * (r + 2)
+_ROWS_PER_KERNEL = 10  # noisy rows, of which each row gives
+_MOST_COPIES = 8  # at most
 
 
 @dataclass(frozen=True)
 class KernelDecoder(Decoder):
-    """x = mean_row + (k(y, T) - mean_feature) weights, k Gaussian of length sigma, T (p, r) scores of sampled rows."""
+    """x = intercept + k(y, T) weights, shifted and scaled like all rows.
+
+    k is Gaussian of length sigma, T (p, r) are the scores of some of the sampled rows (m, d), which it keeps.
+    """
 
     name: ClassVar[str] = "ridge"
     shapes: ClassVar[Mapping[str, Shape]] = {
         "landmarks": ("p", "r"),
-        "mean_feature": ("p",),
-        "mean_row": ("d",),
+        "intercept": ("d",),
         "weights": ("p", "d"),
+        "rows": ("m", "d"),
     }
     landmarks: Array  # T (p, r)
-    mean_feature: Array  # (p,)
-    mean_row: Array  # (d,)
-    weights: Array  # (p, d)
     sigma: float
+    intercept: Array  # (d,)
+    weights: Array  # (p, d)
+    rows: Array  # (m, d)
 
     __repr__ = brief
 
@@ -98,66 +62,30 @@ class KernelDecoder(Decoder):
         def decode(Y: Array, start: Array | None) -> Preimages:
             K = work[: len(Y)]
             evaluate(Y, K)
-            K -= self.mean_feature
-            return Preimages.direct(self.mean_row + K @ self.weights)
+            return Preimages.direct(self.intercept + K @ self.weights)
 
         return decode
 
     def working_bytes(self, features: FeatureMap, rows: int) -> int:
         p, r = self.landmarks.shape
-        return kernel_bytes(p, r, features.columns, rows)
+        return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
 
-
-class _OnScores:
-    """Base of methods that predict rows from scores with kernel ridge regression."""
-
-    trained: ClassVar[bool] = True
-    needs_rows: ClassVar[bool] = True
-    ridge: float
-    size: int
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.ridge) and self.ridge >= 0) or self.size < 2:
-            raise SpecError(f"{self}: ridge must be a nonnegative number, and size at least 2")
-
-    def check(self, kernel: Kernel, method: Method) -> None:
-        """Accept every kernel and method."""
-
-    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        return 8 * self.size * (self.size + columns), 8 * rows * (self.size + columns)
-
-    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
-        return self.prepared(None, fitted, rows, seed)
-
-    def prepared(
-        self, noise: Noise | None, fitted: Fitted, rows: Array, seed: np.random.SeedSequence
-    ) -> KernelTraining:
-        """Prepare the pass; its landmarks are the scores of at most `size` sampled rows (m, d), with or without
-        noise."""
-        features, rng = fitted.features, np.random.default_rng(seed)
-        some = rows[np.sort(rng.choice(len(rows), min(self.size, len(rows)), replace=False))]
-        # With the noise of a copy that is not used in a pass.
-        T = fitted.scores(some if noise is None else noise.added(some, 0, noise.copies))
-        if len(np.unique(T, axis=0)) <= len(T) // 2:
-            what = "of rows" if noise is None else f"of rows with noise of {noise.deviation:g}"
-            raise DataError(
-                f"scores {what} are too similar to predict rows: most have no kernel value with any landmark, because "
-                "the kernel is too narrow for them; use a larger sigma" + ("" if noise is None else ", or less noise")
-            )
-        sigma = bandwidth.median_sigma(bandwidth.pair_distances(T, "sqeuclidean", rng), "sqeuclidean")
-        shift = Gaussian(sigma)(T, T).mean(axis=0)
-        row_shift = features.shifted(some).mean(axis=0, dtype=np.float64)
-        return KernelTraining(features, fitted.solution, noise, T, sigma, shift, row_shift, self.ridge)
+    def kept_rows(self, features: FeatureMap) -> Array:
+        return features.unshifted(self.rows)
 
 
 @dataclass(frozen=True)
-class Ridge(_OnScores):
+class Ridge(Preimage):
     """Kernel ridge regression of rows on scores, with an intercept.
 
-    The kernel on scores is Gaussian, with a length at which the median pair has k = exp(-1).
+        x = x_bar + w'(f - f_bar),   f = k(y, T),
+        w = (Σ (f - f_bar)(f - f_bar)' + ridge k(T, T))⁻¹ Σ (f - f_bar)(x - x_bar)'
 
-    Makes one pass, which adds up size x (size + d) numbers. Raises SpecError if an option is out of range. Source:
-    Bakir, Weston and Schölkopf (2004), *NIPS*; `docs/numerics.md`, section 18.
+    The kernel k on scores is Gaussian, with a length at which the median pair has k = exp(-1).
+
+    Needs no pass: the regression is over sampled rows, which the model keeps to make the decoder again when rows are
+    added. Raises SpecError if an option is out of range. Source: Bakir, Weston and Schölkopf (2004), *NIPS*;
+    `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -165,92 +93,96 @@ class Ridge(_OnScores):
         Penalty on the squared norm of the map, like alpha in scikit-learn: the variance of the noise relative to that
         of the rows. Noisy rows need 1 or more, clean rows less.
     size : int
-        Number of sampled rows whose scores are the landmarks of the kernel on scores, at least 2.
+        Number of kernels on scores, at least 2.
+    rows : int
+        The largest number of sampled rows, at least 2.
 
     Examples
     --------
     >>> Ridge(ridge=1.0)
-    Ridge(ridge=1.0, size=1000)
+    Ridge(ridge=1.0, size=1000, rows=20000)
     """
 
     name: ClassVar[str] = "ridge"
     ridge: float = 0.3
     size: int = 1000
+    rows: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.ridge) and self.ridge >= 0) or min(self.size, self.rows) < 2:
+            raise SpecError(f"{self}: ridge must be a nonnegative number, and size and rows at least 2")
+
+    def most_rows(self, method: Method) -> int:
+        return self.rows
+
+    def making_bytes(self, rows: int, columns: int, components: int) -> int:
+        p = min(self.size, rows)
+        sums, tile = 4 * p * (p + columns), _TILE_ROWS * (2 * p + 4 * columns + 2 * components)
+        return 8 * (sums + tile + rows * columns)
+
+    def copies(self, rows: int) -> int:
+        """How often each of so many sampled rows is seen."""
+        return 1
+
+    def seen(self, X: Array, rng: np.random.Generator) -> Array:
+        """The rows X (b, d) as their scores are computed."""
+        return X
+
+    def decoder(self, fitted: Fitted, rows: Array) -> KernelDecoder:
+        features, rng = fitted.features, random_stream(0, NOISE)
+        self.check(features.kernel, fitted.method)
+        X = sampled(rows, self.rows, f"pre-images by {self.name!r}")
+        T = fitted.scores(self.seen(spread(X, self.size), rng))
+        if len(np.unique(T, axis=0)) <= len(T) // 2:
+            raise DataError(
+                f"scores of the rows that {self} is fitted to are too similar to predict rows: most have no kernel "
+                "value with any landmark, because the kernel is too narrow for them; use a larger sigma, or less noise"
+            )
+        distances = bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0))
+        sigma = bandwidth.median_sigma(distances, "sqeuclidean")
+        R, kernel, copies = features.shifted(X), Gaussian(sigma), self.copies(len(X))
+        mean = R.mean(axis=0, dtype=np.float64)
+        S, C, total = np.zeros((len(T),) * 2), np.zeros((len(T), R.shape[1])), np.zeros(len(T))
+        for start in range(0, len(X), _TILE_ROWS):
+            tile = slice(start, start + _TILE_ROWS)
+            clean = R[tile] - mean
+            for _ in range(copies):
+                F = kernel(fitted.scores(self.seen(X[tile], rng)), T)
+                total += F.sum(axis=0)
+                S += F.T @ F
+                C += F.T @ clean
+        mean_kernel = total / (copies * len(X))
+        S -= np.outer(total, mean_kernel)  # about the mean of f; C is so already
+        S += self.ridge * kernel.gram(T)
+        weights = least_squares(S, C, _TOLERANCE)
+        return KernelDecoder(T, sigma, mean - mean_kernel @ weights, weights, R)
 
 
 @dataclass(frozen=True)
-class KernelTraining:
-    """The data of the training pass, which makes the decoder from the sums."""
-
-    features: FeatureMap
-    solution: Solution
-    noise: Noise | None
-    landmarks: Array  # (p, r)
-    sigma: float
-    shift: Array
-    row_shift: Array
-    ridge: float
-
-    def block(self, X_tiles: Iterable[Array], first_row: int, most_rows: int) -> Regression:
-        fill, dtype = self.features.filling(most_rows), self.features.dtype
-        values = np.empty((most_rows, self.features.size), dtype)
-        project = self.solution.projection(dtype)
-        evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
-        # float64, since features of a smooth kernel are nearly dependent
-        kernels = np.empty((most_rows, len(self.landmarks)))
-
-        def pairs() -> Iterator[tuple[Array, Array]]:
-            """(kernels of scores with T, shifted rows) of each tile, once or once per noisy copy."""
-            first = first_row
-            for tile in X_tiles:
-                V, K = values[: len(tile)], kernels[: len(tile)]
-                for copy in range(1 if self.noise is None else self.noise.copies):
-                    given = tile if self.noise is None else self.noise.added(tile, first, copy)
-                    fill(self.features.shifted(given), V)
-                    evaluate(project(V, overwrite=True).astype(np.float64), K)
-                    yield K, self.features.shifted(tile).astype(np.float64)
-                first += len(tile)
-
-        return block_regression(pairs(), self.shift, self.row_shift)
-
-    def decoder(self, sums: Regression) -> KernelDecoder:
-        penalty = self.ridge * Gaussian(self.sigma).gram(self.landmarks)
-        weights = sums.weights(penalty, _TOLERANCE)
-        return KernelDecoder(self.landmarks, sums.mean, sums.mean_rows, weights, self.sigma)
-
-
-_ROWS_PER_KERNEL = 10
-_MOST_COPIES = 8
-
-
-@dataclass(frozen=True)
-class Denoising(_OnScores):
+class Denoising(Ridge):
     """Kernel ridge regression from the scores of noisy rows to the clean rows: removes noise of a given size.
 
-    Makes one pass; noise is generated on the fly. If there are few rows, each gets up to 8 copies with different noise,
-    so that there are 10 noisy rows for each kernel. A map that is linear in the scores needs several times as many
-    components for the same error. Raises SpecError if an option is out of range; from `check`, if the noise is missing.
-    Source: `docs/numerics.md`, section 18.
+    As `Ridge`, but normal noise, independent in every column, is added to the rows before their scores are computed.
+    Few rows are used up to 8 times with different noise, so that there are 10 noisy rows for each kernel. A map that is
+    linear in the scores needs several times as many components for the same error. Raises SpecError if an option is out
+    of range; from `check`, if the noise is missing. Source: `docs/numerics.md`, section 18.
 
     Parameters
     ----------
+    ridge, size, rows
+        As in `Ridge`; scores of noisy rows vary more and need a smaller penalty.
     noise : float
-        Standard deviation of the noise, in the units of the data: normal, independent in every column. Required.
-    ridge : float
-        Penalty, as in `Ridge`; scores of noisy rows vary more and need less.
-    size : int
-        Number of kernels on scores, at least 2.
+        Standard deviation of the noise, in the units of the data. Required, here or as the `noise` of the fit.
 
     Examples
     --------
     >>> Denoising(noise=0.5)
-    Denoising(noise=0.5, ridge=0.1, size=1000)
+    Denoising(ridge=0.1, size=1000, rows=20000, noise=0.5)
     """
 
     name: ClassVar[str] = "denoising"
-    noise: float | None = None
     ridge: float = 0.1
-    size: int = 1000
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         if self.noise is not None and not (np.isfinite(self.noise) and self.noise > 0):
@@ -262,13 +194,8 @@ class Denoising(_OnScores):
         if self.noise is None:
             raise SpecError("pre-images by 'denoising' need the standard deviation of the noise: specify noise=...")
 
-    def training_bytes(self, rows: int, columns: int) -> tuple[int, int]:
-        sums, tile = super().training_bytes(rows, columns)
-        return sums, tile + 8 * rows * columns  # of rows with noise
+    def copies(self, rows: int) -> int:
+        return min(-(-_ROWS_PER_KERNEL * min(self.size, rows) // rows), _MOST_COPIES)
 
-    def training(self, fitted: Fitted, rows: Array, count: int, seed: np.random.SeedSequence) -> KernelTraining:
-        self.check(fitted.features.kernel, fitted.method)
-        assert self.noise is not None  # as checked
-        wanted = _ROWS_PER_KERNEL * min(self.size, len(rows))
-        noise = Noise(self.noise, seed.generate_state(2, np.uint64), min(-(-wanted // count), _MOST_COPIES))
-        return self.prepared(noise, fitted, rows, seed)
+    def seen(self, X: Array, rng: np.random.Generator) -> Array:
+        return X + np.float32(self.noise or 0) * rng.standard_normal(X.shape, np.float32)

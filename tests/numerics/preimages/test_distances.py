@@ -65,7 +65,7 @@ def test_distances_keep_some_of_the_rows():
 
 def test_kernels_and_methods_that_tell_no_distance_are_named():
     for kernel in (Laplacian(1.0), Linear(), Polynomial(1.0), Cosine()):
-        with pytest.raises(SpecError, match=f"not {kernel.name}: use 'ridge', 'denoising' or 'linear'"):
+        with pytest.raises(SpecError, match=f"not {kernel.name}: use 'ridge' or 'denoising'"):
             Distances().check(kernel, Nystroem())
     Distances().check(GAUSSIAN, PrincipalFeatures())
     message = r"PrincipalFeatures\(.* one factor for all rows, .* use correction='pointwise', or 'fixed-point', 'ridge'"

@@ -11,8 +11,10 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import preimages
 from bigkpca.numerics.kernels import Polynomial
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, RandomFeatures
-from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, LinearMap, Ridge, check_width, reconstructing
+from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, Ridge, check_width, reconstructing
 from tests.numerics.preimages.models import GAUSSIAN, WAYS, back, decoder, fitted, random_fitted, rows
+
+NONE = np.empty((0, 3))  # sampled rows
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -56,7 +58,7 @@ def test_a_decoder_goes_through_its_parts_and_back(way):
         model = fitted(method=method)
         made = decoder(way, model)
         parts = json.loads(json.dumps(made.parameters())), {**made.arrays(), "other": np.ones(1)}
-        again = preimages.decoder_from_parts(*parts)
+        again = preimages.decoder_class(made.name).from_parts(*parts)
         assert type(again) is type(made)
         assert again.parameters() == made.parameters()
         Y = model.scores(rows(6, seed=4))
@@ -74,9 +76,9 @@ def test_a_decoder_goes_through_its_parts_and_back(way):
         (lambda: FixedPoint(iterations=0), "at least one iteration and a positive tol"),
         (lambda: Distances(neighbours=1), "at least 2 neighbours are needed, and at least as many rows"),
         (lambda: Distances(neighbours=9, rows=8), "at least 2 neighbours are needed, and at least as many rows"),
-        (lambda: Ridge(ridge=-1), "ridge must be a nonnegative number, and size at least 2"),
+        (lambda: Ridge(ridge=-1), "ridge must be a nonnegative number, and size and rows at least 2"),
         (lambda: Denoising(noise=0), "noise must be a positive standard deviation in the units of the data"),
-        (lambda: Denoising(size=1), "ridge must be a nonnegative number, and size at least 2"),
+        (lambda: Denoising(size=1), "ridge must be a nonnegative number, and size and rows at least 2"),
     ],
 )
 def test_options_that_make_no_sense_are_named(make, message):
@@ -87,12 +89,13 @@ def test_options_that_make_no_sense_are_named(make, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FixedPoint().check(Polynomial(1.0), RandomFeatures()), "no fixed point: use 'ridge', 'denoising' or"),
-        (lambda: FixedPoint().check(GAUSSIAN, RandomFeatures("phase")), "with form='phase', use 'mds', 'ridge', 'den"),
+        (lambda: FixedPoint().check(Polynomial(1.0), RandomFeatures()), "no fixed point: use 'ridge' or 'denoising'"),
+        (lambda: FixedPoint().check(GAUSSIAN, RandomFeatures("phase")), "with form='phase', use 'mds', 'ridge' or 'd"),
+        (lambda: Denoising().check(GAUSSIAN, Nystroem()), "need the standard deviation of the noise: specify noise="),
         (lambda: FixedPoint().decoder(random_fitted("phase"), rows()), "with form='phase'"),
-        (lambda: Distances().decoder(fitted()), "pre-images by 'mds' need sampled rows of the data"),
-        (lambda: FixedPoint().decoder(random_fitted("pairs")), "need sampled rows .* fit it again"),
-        (lambda: LinearMap().decoder(random_fitted("pairs")), "need sampled rows .* fit it again"),
+        (lambda: Distances().decoder(fitted(), NONE), "pre-images by 'mds' need sampled rows of the data"),
+        (lambda: Ridge().decoder(fitted(), NONE), "pre-images by 'ridge' need sampled rows of the data"),
+        (lambda: FixedPoint().decoder(random_fitted("pairs"), NONE), "need sampled rows .* fit it again"),
         (lambda: check_width((5, 3), 4, "s.zarr"), r"s.zarr: scores of shape \(5, 3\), but the model has 4 components"),
         (lambda: check_width((5,), 3, "s.zarr"), r"scores of shape \(5,\)"),
     ],
