@@ -66,7 +66,7 @@ _CHOSEN = "rows are set aside at random, from those that repeat as from others"
 
 @pytest.mark.full
 @parametrize_with_checks(
-    [KernelPCADetector(alpha=0.2), KernelPCADetector(contamination=0.1)],
+    [KernelPCADetector(alpha=0.4), KernelPCADetector(contamination=0.1)],
     expected_failed_checks=lambda _: {
         f"check_sample_weight_equivalence_on_{kind}_data": _CHOSEN for kind in ("dense", "sparse")
     },
@@ -207,7 +207,9 @@ def test_rows_that_are_landmarks_and_rows_of_weight_0_are_not_set_aside(X):
     assert not rows & set(map(tuple, np.concatenate([X[own], X[1::3]])))
     most = small(landmarks=own, size="auto", calibration_rows=150).fit(X).model_  # half of the other rows
     assert most.calibration.count == 100
-    with pytest.raises(SpecError, match="calibration_rows=1: the array has too few rows to set some aside: omit it"):
+    with pytest.raises(
+        SpecError, match="calibration_rows=1: the array has too few rows to set some aside: add rows, or set it to 0"
+    ):
         small(landmarks=np.arange(299), size="auto", calibration_rows=1).fit(X)
 
 
@@ -224,13 +226,15 @@ def test_each_row_is_set_aside_with_the_same_chance(X):
         assert binom.ppf(1e-7, 60, 0.2) <= each.min() <= each.max() <= binom.ppf(1 - 1e-7, 60, 0.2)
 
 
-def test_a_share_is_left_out_and_flagged():
-    rng = np.random.default_rng(0)
+def fitted_to_contaminated_rows(seed):
+    """279 rows and 21 unusual ones (300, 3), and detectors that were told nothing and that 7 % are unusual."""
+    rng = np.random.default_rng(seed)
     X = np.concatenate([rng.normal(size=(279, 3)), rng.normal([4, 0, 0], 0.3, size=(21, 3))])
-    unusual = np.arange(300) >= 279
-    clean, told = (
-        KernelPCADetector(small(size=40), alpha=0.05, contamination=share).fit(X) for share in ("auto", 0.07)
-    )
+    return X, *(KernelPCADetector(small(size=40), alpha=0.05, contamination=share).fit(X) for share in ("auto", 0.07))
+
+
+def test_a_share_is_left_out_and_flagged():
+    X, clean, told = fitted_to_contaminated_rows(0)
     assert (told.left_out_, clean.left_out_) == (21, 0)
     assert (told.predict(X) == -1).sum() == 21
     kept, flagged = np.sort(-told.score_samples(X))[-22:-20]
@@ -239,8 +243,15 @@ def test_a_share_is_left_out_and_flagged():
     left_out = set(map(tuple, X[-told.score_samples(X) > -told.offset_]))
     assert len(told.calibration_.rows) == 75
     assert not left_out & set(map(tuple, told.calibration_.rows))
-    before, after = (roc_auc_score(unusual, -each.score_samples(X)) for each in (clean, told))
-    assert before < 0.975 < 0.99 < after, (before, after)
+
+
+def test_unusual_rows_are_found_better_if_they_are_left_out():
+    unusual, found = np.arange(300) >= 279, []
+    for seed in range(6):
+        X, *detectors = fitted_to_contaminated_rows(seed)
+        found.append([roc_auc_score(unusual, -each.score_samples(X)) for each in detectors])
+    before, after = np.mean(found, axis=0)
+    assert before < 0.965 < 0.98 < after, (before, after)
 
 
 @pytest.mark.parametrize("share", [0.01, full(0.1), full(0.5)])
@@ -274,11 +285,11 @@ def test_what_cannot_be_fitted_is_refused(X):
     refused = [
         (
             {"alpha": 0.01, "calibration_rows": 50},
-            "alpha=0.01 needs 99 calibration rows, and 300 rows allow 50: give an alpha",
+            "alpha=0.01 needs 199 calibration rows, and 300 rows allow 50: give an alpha",
         ),
         (
             {"alpha": 1e-3},
-            "alpha=0.001 needs 999 calibration rows, and 300 rows allow 150: give an alpha of at least 0.0067, or",
+            "alpha=0.001 needs 1,999 calibration rows, and 300 rows allow 150: give an alpha of at least 0.014, or",
         ),
         *(
             ({"alpha": wrong}, "give the share of ordinary rows that may be flagged")
@@ -301,7 +312,7 @@ def test_what_cannot_be_fitted_is_refused(X):
     for options, message in refused:
         with case(options), pytest.raises(SpecError, match=message):
             KernelPCADetector(**{"kpca": SMALL, "alpha": 0.1, **options}).fit(X)
-    with pytest.raises(SpecError, match="calibration_rows=1: the array has too few rows to set some aside"):
+    with pytest.raises(SpecError, match="needs 3 calibration rows, and 2 rows allow 1: give more rows"):
         KernelPCADetector(SMALL, alpha=0.5).fit(X[:2])
     with pytest.raises(
         SpecError, match="the model has no calibration rows, which limits need: fit it with calibration"
@@ -420,12 +431,12 @@ def test_detectors_are_saved_with_their_limit(contamination, frame, tmp_path):
         other.save(tmp_path / "model.zarr")
     other.save(tmp_path / "model.zarr", overwrite=True)
     assert KernelPCADetector.load(tmp_path / "model.zarr").offset_ == other.offset_
-    with pytest.raises(SpecError, match=r"with 75 calibration rows, it must be at least 0.014 and below 1"):
+    with pytest.raises(SpecError, match=r"with 75 calibration rows, it must be at least 0.027 and below 1"):
         KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.01)
 
 
 def test_models_without_a_limit_have_that_for_1_percent(frame, tmp_path):
-    kpca = small(calibration_rows=120).fit(frame)
+    kpca = small(calibration_rows=200).fit(pd.concat([frame, frame + 0.01]))
     kpca.save(tmp_path / "model.zarr")
     loaded = KernelPCADetector.load(tmp_path / "model.zarr")
     assert (loaded.alpha, -loaded.offset_) == (0.01, kpca.model_.calibration.limits(0.01)[COMBINED])
@@ -526,7 +537,7 @@ def test_models_with_calibrations_are_merged_and_share_features(X):
     assert (found.count, both.model_.sums.count) == (60, 180)
     assert len(set(map(tuple, found.rows)) & set(map(tuple, first.model_.calibration.rows))) == 30
     values = arrays.statistics(both, found.rows).compute()
-    np.testing.assert_allclose(np.sort(values, axis=0).T, found.values, rtol=1e-6)
+    np.testing.assert_allclose(np.sort(values[:, :2], axis=0).T, found.values, rtol=1e-5)
     np.testing.assert_allclose(found.precisions, 180 / both.eigenvalues_, rtol=1e-6)
     assert bigkpca.merge([first, second]).calibration.values.tobytes() == found.values.tobytes()
 

@@ -141,11 +141,13 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         count, before = max(1, round(share * n)), np.empty(0, np.intp)
         for number in range(_FITS):
             values = _values(rows, kpca)
-            unusual = np.sort(np.argsort(values, kind="stable")[-count:])
+            unusual = np.sort(np.argsort(_evidence(values), kind="stable")[-count:])
             if number == _FITS - 1 or np.array_equal(unusual, before):
                 break
             kpca, before = clone(kpca)._fitted(without(rows, unusual), None, identity), unusual
-        return self._limited(kpca, Limit(float(np.sort(values)[-count - 1 :][:2].mean()), alpha, share, count))
+        return self._limited(
+            kpca, Limit(float(np.sort(values[:, COMBINED])[-count - 1 :][:2].mean()), alpha, share, count)
+        )
 
     @only_if(_check_leaves_none_out)
     def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
@@ -176,9 +178,10 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         needed = int(np.ceil(2 / alpha * (1 - 1e-12))) - 1
         count = min(int(count), max(n // 4, needed), max(n // 2, 1))
         if count < needed and n:  # without any weight, the fit raises a clearer error
+            smaller = f"an alpha of at least {at_most(2 / (count + 1), 2):g}, or " if count > 1 else ""
             raise SpecError(
-                f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give an alpha of "
-                f"at least {at_most(2 / (count + 1), 2):g}, or more rows or calibration_rows"
+                f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give {smaller}more "
+                "rows or calibration_rows"
             )
         seed = kpca.random_state if self.random_state is None else self.random_state
         return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)
@@ -320,10 +323,22 @@ def _limit_for(alpha: Any, model: Model, left_out: int = 0) -> Limit:
 
 
 def _values(rows: Rows, kpca: KernelPCA) -> Array:
-    """The combined statistic of all rows, (n,), in memory; less than any other for rows of weight 0."""
-    found = _COMBINED.of(rows, kpca.model_, kpca.device)
+    """The statistics of all rows, (n, 3), in memory; less than any other for rows of weight 0."""
+    found = _ALL.of(rows, kpca.model_, kpca.device)
     values = np.asarray(found if in_memory(rows) else found.compute())
-    return values if rows.weights is None else np.where(rows.weights.of(0, len(values)) > 0, values, -np.inf)
+    return values if rows.weights is None else np.where(rows.weights.of(0, len(values))[:, None] > 0, values, -np.inf)
+
+
+def _evidence(values: Array) -> Array:
+    """How unusual rows with these statistics (n, 3) are among themselves, (n,): the sum of residual and distance, each
+    from its median on, in units of the way from there to the upper quartile.
+
+    Both count, since unusual rows of which some were fitted often have a residual and a distance that are both large.
+    """
+    own = values[:, :COMBINED]
+    middle, upper = np.quantile(own[np.isfinite(own).all(axis=1)], [0.5, 0.75], axis=0)
+    units = np.maximum(upper - middle, np.finfo(float).eps * np.abs(upper) + np.finfo(float).tiny)
+    return np.asarray(((own - middle) / units).sum(axis=1))
 
 
 def _share(contamination: Any) -> float | None:

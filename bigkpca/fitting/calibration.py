@@ -34,7 +34,9 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
         numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True).numbers
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 3:
-        raise SpecError(f"calibration_rows={count}: {rows.where} has too few rows to set some aside: omit it")
+        raise SpecError(
+            f"calibration_rows={count}: {rows.where} has too few rows to set some aside: add rows, or set it to 0"
+        )
     numbers = np.sort(numbers[: min(count, len(numbers) // 2)])
     return without(rows, numbers), numbers
 

@@ -25,6 +25,7 @@ CALIBRATION_ROWS = 2000  # of jobs and detectors: limits for shares from 0.05 %,
 _RANGE = 0.95  # confidence of the range of a share
 _MOST_EXACT = 100_000  # rows
 _TAIL, _LEAST_TAIL = 0.05, 10  # the share of the rows whose mean excess goes on beyond the largest, and their number
+_BETWEEN = 0.49  # of the step of p: limits are half a step above the next one
 _OF_BOTH = 2  # the least number of rows that a share stands for: one may have the largest residual, one distance
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
@@ -51,6 +52,14 @@ def usual_errors(known: Array, restored: Array) -> Array:
     errors = np.sqrt(np.mean((known.astype(np.float64) - restored) ** 2, axis=0))
     least = np.finfo(restored.dtype).eps * (np.abs(restored).max(axis=0) + 1)  # a constant column is restored exactly
     return np.maximum(errors, least)
+
+
+def _on_the_way(known: Array, new: Array) -> Array:
+    """How far new values are on their way from one of the known values (c,), ascending, or 0, to the next one: in
+    [0, 1], and 0 beyond all of them."""
+    place = np.searchsorted(known, new)
+    before, after = np.append(0.0, known)[place], np.append(known, np.inf)[place]
+    return np.clip(np.divide(new - before, after - before, out=np.zeros(len(new)), where=after > before), 0, 1)
 
 
 @dataclass(frozen=True)
@@ -260,20 +269,29 @@ class Calibration:
     def rarities(self, values: Array) -> Array:
         """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n).
 
-        Beyond all calibration rows it is more, by the excess over the mean one of the largest 5 %.
+        Between two calibration rows p is interpolated, by less than half of its step. Beyond all of them -log p is
+        larger by the excess over the mean one of the largest 5 %.
         """
-        beyond = []
+        beyond, between = [], []
         for own, new in zip(self.values, values, strict=True):
             tail = own[-max(int(_TAIL * self.count), min(_LEAST_TAIL, self.count)) :]
             excess = max(float(np.mean(tail - tail[0])), np.finfo(float).eps * abs(own[-1]), np.finfo(float).tiny)
             beyond.append(np.maximum(new - own[-1], 0) / excess)
-        return np.asarray(-np.log(self.p_values(values)) + np.array([*beyond, np.maximum(*beyond)]))
+            between.append(_BETWEEN * _on_the_way(own, new))
+        q, t = self._ranks(values)
+        between.append(np.where(q < t, between[0], np.where(t < q, between[1], np.maximum(*between))))
+        p = self.p_values(values) - np.array(between) / (self.count + 1)
+        return np.asarray(-np.log(p) + np.array([*beyond, np.maximum(*beyond)]))
 
     def p_values(self, values: Array) -> Array:
         """p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n)."""
-        q, t = (self.count - np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True))
+        q, t = self._ranks(values)
         rarer = self._rarer[np.where(q < t, 0, np.where(t < q, 1, 2)), np.minimum(q, t)]
         return (1 + np.array([q, t, rarer])) / (self.count + 1)
+
+    def _ranks(self, values: Array) -> list[Array]:
+        """How many calibration rows have at least these residuals, and these distances."""
+        return [self.count - np.searchsorted(own, new) for own, new in zip(self.values, values, strict=True)]
 
     def exceeding(self, alpha: float, name: str = "alpha") -> int:
         """The largest number m of calibration rows above a limit that at most a share `alpha` of rows of the same

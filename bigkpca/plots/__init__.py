@@ -386,10 +386,11 @@ def unusual(
     flag: float | str = 0.01,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the residual of rows against their distance from the mean, with the limit above which they are flagged.
+    """Draw how rare the residuals of rows and their distances from the mean are, with the limit above which rows are
+    flagged.
 
-    Both are divided by their means over the fitted rows. The sum of both is the statistic that is compared with the
-    limit, and a flagged row has the colour of the larger one. Of more than 20,000 rows, those of a hexagon share a dot.
+    Both are -log p, where p is the share of calibration rows with at least this value. The rarer of the two is compared
+    with the limit, and a flagged row has its colour. Of more than 20,000 rows, those of a hexagon share a dot.
 
     Parameters
     ----------
@@ -427,11 +428,10 @@ def unusual(
     >>> X = np.random.default_rng(0).normal(size=(1000, 4))
     >>> kpca = KernelPCA(3, sigma="3 median", calibration_rows=200, random_state=0).fit(X)
     >>> bigkpca.plots.unusual(kpca, X).get_xlabel()
-    'distance / its mean'
+    'rarity of the distance'
     """
     check_axes(axes)
     fitted = model_of(model)
-    alpha = checked_flag(flag, fitted)
     if data is not None and scores is not None:
         raise SpecError("data and scores exclude each other: pass rows, or their scores")
     if scores is not None:
@@ -441,7 +441,7 @@ def unusual(
             raise SpecError("flags are in a feature store: pass the path that bigkpca transform --flag wrote")
         found = stored_judged_rows(place, read_scores(rows, fitted, Progress()), fitted)
     else:
-        found = judged_rows(_rows_of(data, fitted), fitted, alpha)
+        found = judged_rows(_rows_of(data, fitted), fitted, checked_flag(flag, fitted))
     axes = own_or_new(axes)
     draw_unusual(axes, found)
     legend_above(axes)

@@ -40,8 +40,9 @@ def wanted(model, X, alpha):
     residual, distance = model.calibration.rarities(np.array([Q, T2]))[:2]
     limit, colors = model.calibration.limits(alpha)[2], current_colors()
     ink, residuals, distances = map(to_hex, (colors.ink, colors.second, colors.accent))
-    larger = np.where(residual > distance, residuals, distances)
-    return sorted(zip(distance, residual, np.where(both > limit, larger, ink).tolist(), strict=True)), limit
+    larger = np.where(residual >= distance, residuals, distances)
+    x, y = np.maximum([distance, residual], limit / 1000)
+    return sorted(zip(x, y, np.where(both > limit, larger, ink).tolist(), strict=True)), limit
 
 
 def test_each_row_has_a_dot_and_flagged_ones_have_the_colour_of_their_reason(place, axes):
@@ -57,8 +58,8 @@ def test_each_row_has_a_dot_and_flagged_ones_have_the_colour_of_their_reason(pla
         (line,) = [line for line in axes.lines if len(line.get_xdata())]
         np.testing.assert_allclose(np.maximum(line.get_xdata(), line.get_ydata()), limit)
         assert line.get_label() == "limit for 5%"
-    fitted = bigkpca.plots.unusual(model, axes=axes)  # rows that were fitted
-    assert "limit for 1%" in [text.get_text() for text in fitted.get_legend().get_texts()]
+    fitted = bigkpca.plots.unusual(model, flag=0.02, axes=axes)  # rows that were fitted
+    assert "limit for 2%" in [text.get_text() for text in fitted.get_legend().get_texts()]
 
 
 def _colors():

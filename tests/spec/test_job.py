@@ -35,10 +35,16 @@ def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
     job = job_of(tmp_path, text)
     assert job.model.options.model_fields_set == {"n_components", "kernel", "size", "sigma", "random_state"}
     assert job.spec == FitSpec(
-        n_components=None, kernel="gaussian", size=100, sigma=3.0, random_state=7, calibration_rows=CALIBRATION_ROWS
+        n_components=None,
+        kernel="gaussian",
+        size=100,
+        sigma=3.0,
+        random_state=7,
+        calibration_rows=CALIBRATION_ROWS,
+        calibration="last",
     )
     job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
-    given = options.given({"kernel": "matern:nu=2.5", "calibration_rows": CALIBRATION_ROWS})[0]
+    given = options.given({"kernel": "matern:nu=2.5", "calibration_rows": CALIBRATION_ROWS, "calibration": "last"})[0]
     assert job.spec == FitSpec.checked(**given)  # as on the command line
 
 
@@ -197,7 +203,7 @@ timeout = "soon"
 PROBLEMS = [
     ("run = 3\n" + LEAST, "run: Input should be a valid dictionary"),
     (LEAST + "[[run]]\nworkers = 1", "run: Input should be a valid dictionary"),
-    (LEAST + "flag = 0.0004", "output.flag is below 1 / (1 + model.calibration_rows): give a larger share"),
+    (LEAST + "flag = 0.0008", "output.flag is below 2 / (1 + model.calibration_rows): give a larger share"),
     (LEAST + 'flag = "1%"', "output.flag: Input should be a valid number"),
     (LEAST.replace("[model]", 'sample_weight = "w.npy"\n[model]'), "input.sample_weight: give the name of an array"),
     (

@@ -51,9 +51,8 @@ def test_a_row_is_flagged_if_its_rank_among_the_calibration_rows_is_unlikely(fit
     model = bigkpca.load(fitted)
     Q, T2, both = bigkpca.arrays.statistics(model, rows).compute().T
     np.testing.assert_allclose(statistic, both, rtol=1e-5)
-    known = model.calibration.values[2]
-    for i, value in enumerate(statistic):
-        unlikely = (1 + sum(known >= value)) / (len(known) + 1) <= ALPHA
+    p = model.calibration.p_values(np.array([Q, T2]))[2]
+    for i, unlikely in enumerate(p <= ALPHA):
         rarities = model.calibration.rarities(np.array([[Q[i]], [T2[i]]]))[:, 0]
         most = "distance" if rarities[1] > rarities[0] else "residual"
         assert flags[i] == (["residual", "distance"].index(most) + 1 if unlikely else 0)
@@ -83,7 +82,7 @@ def test_another_share_is_another_output_and_damage_is_found(fitted, rows, tmp_p
 
 def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
     for flag, more, message in (
-        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it must be at least 0\.005 and below 1"),
+        (0.001, {}, r"flag=0\.001: with 200 calibration rows, it must be at least 0\.01 and below 1"),
         ("5", {}, r"flag='5' is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
         (0.1, {"n_components": 2}, "n_components=2: flags need the scores of all 3 components"),
     ):

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bigkpca.numerics.certificates import Certificate
 
 import bigkpca
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.workflows.fit import save
 from tests.helpers.disks import Restored
 from tests.helpers.nights import Night, some_rows
@@ -22,8 +22,9 @@ def _quiet(quiet_signals):
 def fitted(tmp_path_factory):
     """A model with the options of the job, and no more arrays than runs need, since each run reads them all."""
     folder = tmp_path_factory.mktemp("fitted")
-    model = bigkpca.fit(some_rows(90), folder / "whole.zarr", n_components=3, size=20, random_state=3)
-    save(replace(model, certificate=Certificate()), folder / "model.zarr")
+    options = {"n_components": 3, "size": 20, "random_state": 3, "calibration_rows": 40}
+    model = bigkpca.fit(some_rows(90), folder / "whole.zarr", **options)
+    save(replace(model, certificate=Certificate.of(3)), folder / "model.zarr")
     return folder / "model.zarr"
 
 

@@ -87,8 +87,8 @@ def test_drift_that_is_a_failure_publishes_nothing_and_is_not_diluted_by_later_r
     np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
 
 
-def test_a_model_without_a_reference_measures_no_drift_and_says_so(new):
-    model = replace(bigkpca.load(new.model), reference=None)
+def test_a_model_without_calibration_rows_measures_no_drift_and_says_so(new):
+    model = replace(bigkpca.load(new.model), calibration=None)
     shutil.rmtree(new.model)
     save(model, new.model)
     new.append(far_rows(60))
