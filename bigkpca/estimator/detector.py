@@ -180,8 +180,8 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         if count < needed and n:  # without any weight, the fit raises a clearer error
             smaller = f"an alpha of at least {at_most(2 / (count + 1), 2):g}, or " if count > 1 else ""
             raise SpecError(
-                f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give {smaller}more "
-                "rows or calibration_rows"
+                f"alpha={alpha:g} needs {needed:,} calibration rows, and {n:,} rows allow {count:,}: give "
+                f"{smaller}more rows or calibration_rows"
             )
         seed = kpca.random_state if self.random_state is None else self.random_state
         return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)

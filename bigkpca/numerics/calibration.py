@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import betaincinv, betaln, gammaln
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_most, brief
@@ -331,10 +331,10 @@ class Calibration:
             if rows is not None:  # a Beta distribution with the mean and variance of the share
                 narrower = (rows - 1) / (a + b + rows)
                 a, b = narrower * a, narrower * b
-            return float(betaincinv(a, b, tail)), float(betaincinv(a, b, 1 - tail))
+            return float(scipy.special.betaincinv(a, b, tail)), float(scipy.special.betaincinv(a, b, 1 - tail))
         k = np.arange(rows + 1)
-        ways = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
-        below = np.cumsum(np.exp(ways + betaln(k + a, rows - k + b) - betaln(a, b)))
+        ways = scipy.special.gammaln(rows + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(rows - k + 1)
+        below = np.cumsum(np.exp(ways + scipy.special.betaln(k + a, rows - k + b) - scipy.special.betaln(a, b)))
         low, high = np.searchsorted(below, [tail, 1 - tail])
         return float(low / rows), float(min(high, rows) / rows)
 

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.linalg import lapack
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import columns_of, inner_products, moved, on_host, rows_of
@@ -145,8 +145,8 @@ class Measure:
     @classmethod
     def of_landmarks(cls, W: Array, numbers: Array, dtype: np.dtype[Any]) -> Self:
         """What these landmarks leave of a row, or as many of them as rounding allows."""
-        U, _ = lapack.dpotrf(W[np.ix_(numbers, numbers)])
-        P = np.triu(lapack.dtrtri(U)[0])
+        U, _ = scipy.linalg.lapack.dpotrf(W[np.ix_(numbers, numbers)])
+        P = np.triu(scipy.linalg.lapack.dtrtri(U)[0])
         # |P'v| is at most k(x, x)^(1/2), and |v| at most (l' k(x, x))^(1/2) times the largest k(s, s)^(1/2).
         squares = len(numbers) * float(np.diag(W).max()) * np.cumsum(np.sum(P**2, axis=0))
         count = int(np.count_nonzero(2 * np.finfo(dtype).eps * np.sqrt(squares) <= _ROUNDING))

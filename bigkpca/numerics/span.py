@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from scipy.linalg import lapack
+import scipy
 
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics.display import brief
@@ -57,15 +57,15 @@ def basis_of(W: Array, tolerance: float, *, positive: bool, order: Array | None 
     if not positive:
         return _eigenvectors(W, tolerance)
     if order is None:
-        U, pivots, rank, _ = lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
+        U, pivots, rank, _ = scipy.linalg.lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
         order = pivots[:rank] - 1
     else:
-        U, _ = lapack.dpotrf(W[np.ix_(order, order)])
+        U, _ = scipy.linalg.lapack.dpotrf(W[np.ix_(order, order)])
     m = len(order)
     if not m:
         raise DataError(_NO_SPAN)
     P = np.zeros((len(W), m))
-    P[order] = np.triu(lapack.dtrtri(U[:m, :m])[0])
+    P[order] = np.triu(scipy.linalg.lapack.dtrtri(U[:m, :m])[0])
     return Basis(W, P, np.ones(m), order, triangular=True)
 
 

@@ -17,7 +17,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import restored_rows
 from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.calibration import usual_errors
-from bigkpca.numerics.display import number
+from bigkpca.numerics.display import at_most, number
 from bigkpca.numerics.linear_pca import Captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.plots.along import STEPS, walk_along
@@ -154,7 +154,7 @@ def quality(model: Model) -> Section:
     if certificate.estimates:
         columns["exact (estimate)"] = list(certificate.estimates)
     if certificate.confidence:
-        columns[f"at most, {certificate.confidence:.0%}"] = [number(value) for value in certificate.upper]
+        columns[f"at most, {certificate.confidence:.0%}"] = [number(at_most(value)) for value in certificate.upper]
     columns["trust"] = list(certificate.trust)
     table = ReportTable(tuple(columns), tuple(zip(*columns.values(), strict=True)))
     return Section("How accurate is it?", "", tuple(cards), table)

@@ -84,12 +84,12 @@ def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
     table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
     pd.DataFrame(table).to_csv(tmp_path / "a.csv", index=False)
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "x.zarr", categorical="carrier")
-    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=4, size=100)
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=4, size=100, calibration_rows=225)
     page = Path(bigkpca.report(tmp_path / "m.zarr", tmp_path / "r.html")).read_text("utf-8")
     tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
     assert tiles["Approximation"] == "Accurate"
     assert "It says how well kernel PCA is known, not how useful it is." in page
-    assert "Both were fitted to 675 other rows. Kernel PCA was not fitted to the judged rows." in page
+    assert "Both were fitted to 169 other rows. Kernel PCA was not fitted to the judged rows." in page
     assert "Kernel PCA was fitted to the judged rows, too, which favours it if they are few" in page  # the pre-images
     assert "The scores follow distance only." in page
     found = re.findall(r'<td data-name="column">(.*?)</td><td data-name="4 scores">(\d+)%</td>', page)
@@ -104,7 +104,7 @@ def test_the_page_tells_an_accurate_approximation_from_a_useful_one(tmp_path):
     assert "\nthe scores follow distance only; --standardize gives each column the same weight\n" in shown
     assert re.search(r"^captured of each column: distance 9\d% \(PCA 100%\), .*carrier 0% \(PCA \d+%\)", shown, re.M)
     told = json.loads(run("info", tmp_path / "m.zarr", "--json").stdout)["captured"]
-    assert (told["rows"], told["held_out"], told["components"]) == (675, 225, 4)
+    assert (told["rows"], told["held_out"], told["components"]) == (169, 56, 4)
     assert next(iter(told["columns"])) == "distance"
     evaluated = run("evaluate", tmp_path / "m.zarr", tmp_path / "x.zarr", "-q").stdout
     assert "the scores follow distance only" in evaluated

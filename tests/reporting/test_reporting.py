@@ -40,7 +40,7 @@ def test_the_page_answers_and_has_every_section(page):
 
 def test_every_figure_has_words_and_ids_of_its_own(page):
     drawings = re.findall(r'<svg [^>]*role="img"[^>]*aria-labelledby="(.*?)"', page)
-    assert len(drawings) == page.count("<svg ") == 7  # spectrum, share, trust, learning curve, two maps, residuals
+    assert len(drawings) == page.count("<svg ") == 6  # spectrum, share, trust, two maps, residuals
     titles = [re.search(rf'<title id="{name}">(.*?)</title>', page)[1] for name in drawings]
     images = re.findall(r'<img [^>]*alt="([^"]*)"', page)
     assert len(images) == 6 * 3 + 1 + 1  # walks and extremes of six components, pre-images, novelties
@@ -161,7 +161,7 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "rff", "size": 100, "n_components": 2}, "Error of the kernel matrix in norm"),
+        ({"method": "rff", "size": 100, "n_components": 2}, "<strong>not known</strong>"),
         ({"refine": 1, "size": 20, "n_components": 2}, "Largest relative residual of a component (proven)"),
         ({"size": 20, "n_components": 1}, "Component 1 holds"),
         ({"kernel": "laplacian", "size": 4, "n_components": 3}, "doubtful"),

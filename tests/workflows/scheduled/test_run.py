@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_written_is_named(new, tmp_path):
 def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):
     night = Night.made(tmp_path / "job")
     night.append(some_rows(1))
-    with pytest.raises(SpecError, match="calibration_rows=2000: .* too few rows to set some aside"):
+    with pytest.raises(SpecError, match=r"calibration_rows=2000: .* too few rows to set some aside"):
         night.run()
     night.append(some_rows(99, 1))
     assert night.run()[0]["rows"] == [0, 100]
