@@ -47,8 +47,8 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     **options
         What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
-        residual_tol, preimage, noise, calibration_rows, random_state and block_rows. And options of the run, as in
-        `fit`: array, scheduler, workers, device, memory, timeout and progress.
+        residual_tol, preimage, noise, calibration_rows, calibration, random_state and block_rows. And options of the
+        run, as in `fit`: array, scheduler, workers, device, memory, timeout and progress.
 
     Returns
     -------

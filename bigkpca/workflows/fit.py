@@ -62,7 +62,8 @@ def fit(
     **options
         What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
-        residual_tol, preimage, noise, calibration_rows, random_state and block_rows. And where and how to run:
+        residual_tol, preimage, noise, calibration_rows, calibration, random_state and block_rows. And where and how to
+        run:
     array : str, optional
         Name of the array of rows, if these are passed as a Zarr group.
     scheduler : str, optional
