@@ -146,8 +146,8 @@ def compare(
         No fit starts after this time, e.g. "10 min", or seconds. None means no limit.
     **options
         What all fits share, as in `KernelPCA`: kernel, sigma, gamma, degree, coef0, center, standardize,
-        column_weights, dtype, residual_tol, preimage, noise, calibration_rows, calibration and block_rows. And options of
-        the runs, as in `fit`: array, scheduler, workers, device, memory, timeout, progress and overwrite.
+        column_weights, dtype, residual_tol, preimage, noise, calibration_rows, calibration and block_rows. And options
+        of the runs, as in `fit`: array, scheduler, workers, device, memory, timeout, progress and overwrite.
 
     Returns
     -------

@@ -16,7 +16,6 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, rounded
 from bigkpca.numerics import landmarks
-from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.features import (
     FeatureMap,
     FourierRows,
@@ -187,7 +186,6 @@ class ChosenFeatures:
     few_weights: Array | None  # (q,) of `few`; None if all are 1
     apart: Array  # (c, d) rows that take no part in the fit
     weight: float  # of all rows, their number without weights
-    like: DrawnRows | None = None  # those of another model, with which the rows drawn here are to be joined
 
 
 def choose_features(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:

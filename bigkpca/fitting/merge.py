@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
-from bigkpca.errors import FarRowsWarning, SpecError, warn
+from bigkpca.errors import Array, FarRowsWarning, SpecError, warn
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import BlockSums, read_rows, read_sets, sums_of
+from bigkpca.execution.passes import BlockSums, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
 from bigkpca.fitting.calibration import (
     calibrated,
@@ -22,12 +22,12 @@ from bigkpca.fitting.calibration import (
     joint_calibration_rows,
     without_calibration,
 )
-from bigkpca.fitting.features import ChosenFeatures, kept_choices
+from bigkpca.fitting.features import kept_choices
 from bigkpca.fitting.fit import of_devices
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.preimage import extend_decoder, with_decoder
-from bigkpca.fitting.sample import FEW_ROWS, drawn_numbers, weights_of
-from bigkpca.fitting.solve import draw_of, measure_like, rounding_of, solve, solve_rows, span_basis
+from bigkpca.fitting.sample import drawn_numbers, weights_of
+from bigkpca.fitting.solve import Solved, draw_of, measure_like, rounding_of, solve, span_basis
 from bigkpca.fitting.warnings import (
     far_from_landmarks,
     warn_if_beyond_tolerance,
@@ -37,10 +37,13 @@ from bigkpca.fitting.warnings import (
 )
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.calibration import Calibration
+from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
+from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.preimages.base import spread
-from bigkpca.numerics.random_streams import FEW, PROBES, SAMPLE
+from bigkpca.numerics.random_streams import PROBES, SAMPLE
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 
 MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay
@@ -92,6 +95,33 @@ def _weights(spec: FitSpec, model: Model) -> Any:
     return spec.for_rows(columns).column_weights
 
 
+@dataclass(frozen=True)
+class _Few:
+    """A few drawn rows (q, d), by which rounding is measured, with their weights (q,), and the weight of all rows."""
+
+    X: Array
+    weights: Array | None
+    weight: float
+
+
+def _read(rows: Rows, seed: int, engine: Engine, *others: Array) -> tuple[_Few, list[Array]]:
+    """A few drawn rows, and those with these other numbers."""
+    numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
+    X, *found = read_sets(rows, engine, numbers, *others)
+    return _Few(X, weights_of(rows, numbers), weight), found
+
+
+def _sums_like(rows: Rows, like: Model, few: _Few, fit: ResolvedFit, engine: Engine, before: int = 0) -> BlockSums:
+    """Sums of rows with the features of a model, about the same vector, and rows drawn by the same measure: they can be
+    added to those of the model. `before` is the number of rows that a sum before them has."""
+    features, about = like.features, _sums(like).about
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+        rounding = rounding_of(features, few.X, about, engine)
+        measure = measure_like(features, _drawn(like))
+        draw = replace(draw_of(features, measure, few.X, few.weights, few.weight, fit), before=before)
+    return sums_of(rows, features, about, rounding, like.block_rows, engine, kept=engine.kept, draw=draw)
+
+
 def fit_like(
     rows: Rows,
     like: Model,
@@ -102,75 +132,47 @@ def fit_like(
 ) -> Model:
     """Fit rows with the kernel, landmarks or frequencies, offset and scale of `like`; `spec` is that of `spec_like`.
 
-    Reads a small sample of the rows, from which the certificate comes, and makes one pass; the pre-image is made as in
-    a fit. The sums of the pass are about the same vector as those of `like`, so they add up to those of a fit of all
-    rows.
+    One pass; the pre-image is made as in a fit. The sums of the pass are about the same vector as those of `like`, so
+    they add up to those of a fit of all rows.
 
     Raises SpecError for rows of another width or other columns, MemoryLimitError before anything is read, RoundingError
     if the sums are impossible for real rows. Warns as a fit does, but not of a narrow kernel.
     """
-    assert like.sums is not None
     check_columns(rows, like)
     identity = identity or identity_of(rows, stamped=False)
     rows, apart = without_calibration(rows, spec, engine)
-    fit = replace(resolve_shape(spec, *rows.shape, rows.dtype), apart=apart)
-    fit = fit.with_features(like.features.size, like.features.dtype)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        chosen = _chosen(rows, like, fit, engine)
-        _, found = solve_rows(rows, chosen, fit, engine)
+    sample = np.empty(0, np.intp)
+    if spec.keeps_sample:
+        sample = np.sort(drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine).numbers)
+    few, (kept_rows, apart_rows) = _read(
+        rows, spec.random_state, engine, spread(sample, spec.preimage_rows(fit.sample)), apart
+    )
+    more = _sums_like(rows, like, few, fit, engine)
+    found = _solved(more, like.features, spec, few.X)
     warn_of(found, like.features, "fit the first model with dtype='float64', or ")
-    warn_if_beyond_tolerance(found, spec)
-    warn_if_not_uniform(spec)
-    kept = [
-        {**choice, "reason": f"as in the first model: {choice['reason'].removeprefix('as in the first model: ')}"}
-        for choice in kept_choices(like)
-    ]
+    first, before = "as in the first model: ", kept_choices(like)
     provenance: Provenance = {
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
         "identity": identity,
-        "content": found.digest,
-        "choices": [*kept, *found.choices],
+        "content": more.content,
+        "choices": [{**each, "reason": first + each["reason"].removeprefix(first)} for each in before],
         **columns_of(like),
         **of_devices(engine.devices or [CPU]),
     }
+    provenance["choices"] += found.choices
     model = found.model(like.features, provenance)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, chosen.sample, spec, found.span)
-    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, kept_rows if spec.keeps_sample else None, spec, found.span)
+    return calibrated(model, apart_rows, few.weight, engine) if spec.calibration_rows else model
 
 
 def columns_of(model: Model) -> Provenance:
     """What a model records about its columns."""
-    found: Provenance = {}
-    for key in ("column_names", "one_hot"):
-        if key in model.provenance:
-            found[key] = model.provenance[key]
-    return found
-
-
-def _chosen(rows: Rows, like: Model, fit: ResolvedFit, engine: Engine) -> ChosenFeatures:
-    """The features of a model, with the rows that their error on these rows is measured on."""
-    assert like.sums is not None
-    features, spec = like.features, fit.spec
-    few, weight = drawn_numbers(rows, FEW_ROWS, spec.random_state, FEW, engine)
-    sample = np.empty(0, np.intp)
-    if spec.keeps_sample:
-        drawn = np.sort(drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine).numbers)
-        sample = spread(drawn, spec.preimage_rows(fit.sample))
-    found_few, found_sample, apart = read_sets(rows, engine, few, sample, fit.apart)
-    return ChosenFeatures(
-        features,
-        like.sums.about,
-        (),
-        found_sample if spec.keeps_sample else None,
-        found_few,
-        weights_of(rows, few),
-        apart,
-        weight,
-        like.drawn,
-    )
+    known = model.provenance
+    return cast(Provenance, {key: known[key] for key in ("column_names", "one_hot") if key in known})
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -185,66 +187,79 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     rows. Warns as a fit does, and UniformLandmarksWarning.
     """
     first: Model | None = None
-    weights: list[tuple[float, Calibration | None]] = []
-    devices: list[str] = []  # that computed the models
+    parts: list[tuple[float, Calibration | None]] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
-    numbers: dict[str, int] = {}  # numbers of the models, by the digests of their rows
+    seen: dict[str, int] = {}  # numbers of the models, by the digests of their rows
+    devices: list[str] = []  # that computed the models
     nodes: list[tuple[int, BlockSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
-        if first is None:
-            first = model
+        first = first or model
         _check_same_features(first, model, number)
-        assert model.sums is not None
-        found = model.provenance
-        own = [{**found.get("identity", {}), "sha256": found.get("content")}, *found.get("added", [])]
-        digests = [each["sha256"] for each in own if each.get("sha256") is not None]
-        for digest in digests:
-            if digest in numbers:
+        own = _identities(model)
+        for digest in [each["sha256"] for each in own if each.get("sha256") is not None]:
+            if seen.setdefault(digest, number) != number:
                 raise SpecError(
-                    f"model {number} has the same rows as model {numbers[digest]}, which would count twice: leave one "
-                    "of them out"
+                    f"model {number} has the same rows as model {seen[digest]}, which would count twice: leave one of "
+                    "them out"
                 )
-        numbers.update(dict.fromkeys(digests, number))
         added += own
         devices += _devices(model)
-        weights.append((model.sums.weight, model.calibration))
+        parts.append((_sums(model).weight, model.calibration))
         level, value = 0, BlockSums(model.sums, (), model.drawn)
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
             level += 1
         nodes.append((level, value))
-    if first is None or len(weights) < 2:
-        raise SpecError(f"{len(weights)} models were given: merging needs at least two")
+    if first is None or len(parts) < 2:
+        raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     joined = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
-    spec = FitSpec.of(first)
-    merged = _with_sums(first, joined, spec, added[1:], devices, first.provenance["spec"])
-    apart = joint_calibration_rows(weights, spec.random_state)
+    changed: Provenance = {"added": added[1:], **of_devices(devices)}
+    merged = _with_sums(first, joined, FitSpec.of(first), changed)
+    apart = joint_calibration_rows(parts, FitSpec.of(first).random_state)
     return merged if apart is None else calibrated(merged, apart, joined.sums.weight, engine)
 
 
-def _with_sums(
-    model: Model,
-    joined: BlockSums,
-    spec: FitSpec,
-    added: list[dict[str, Any]],
-    devices: list[str],
-    recorded: dict[str, Any],
-) -> Model:
-    """A model with the same features and signs but other sums and drawn rows, `added` rows, the `devices` that computed
-    and the `recorded` spec."""
+def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
+    """A model with the same features and signs but other sums and drawn rows, and this changed provenance."""
     features, drawn = model.features, joined.drawn
     assert drawn is not None  # a pass draws some
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        few = drawn.X[: precision.MEASURED_ROWS]
-        found = solve(joined.sums, features, spec, drawn, span_basis(features), few)
+    found = _solved(joined, features, spec, drawn.X[: precision.MEASURED_ROWS])
+    with single_threaded_blas:
         solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
     found = replace(found, solution=solution, span=None)
-    warn_if_beyond_tolerance(found, spec)
     warn_of(found, features)
-    warn_if_not_uniform(spec)
-    changed: Provenance = {"added": added, "choices": [*kept_choices(model), *found.choices], **of_devices(devices)}
-    larger = found.model(features, {**model.provenance, **changed, "spec": recorded})
+    choices = [*kept_choices(model), *found.choices]
+    larger = found.model(features, {**model.provenance, **changed, "choices": choices})
     return extend_decoder(larger, model, spec)
+
+
+def _solved(sums: BlockSums, features: FeatureMap, spec: FitSpec, few: Array) -> Solved:
+    assert sums.drawn is not None
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        found = solve(sums.sums, features, spec, sums.drawn, span_basis(features), few)
+    warn_if_beyond_tolerance(found, spec)
+    warn_if_not_uniform(spec)
+    return found
+
+
+def _sums(model: Model) -> ShiftedSums:
+    """The sums of a model. Raises SpecError if it has none."""
+    if model.sums is None:
+        raise SpecError(NO_SUMS)
+    return model.sums
+
+
+def _drawn(model: Model) -> DrawnRows:
+    """The rows that the passes of a model drew. Raises SpecError if there were no such passes."""
+    if model.drawn is None:
+        raise SpecError(NO_SUMS)
+    return model.drawn
+
+
+def _identities(model: Model) -> list[dict[str, Any]]:
+    """The identities of all rows of a model, with their digests."""
+    known = model.provenance
+    return [{**known.get("identity", {}), "sha256": known.get("content")}, *known.get("added", [])]
 
 
 def _devices(model: Model) -> list[str]:
@@ -280,9 +295,6 @@ def _check_same_features(first: Model, model: Model, number: int) -> None:
             )
 
 
-_MAY_CHANGE = ("n_components", "noise")
-
-
 def check_supports_partial_fit(spec: FitSpec) -> None:
     """Raise SpecError if no rows can be added to any model of this spec."""
     sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
@@ -290,6 +302,7 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
         raise SpecError(NO_SUMS)
 
 
+_MAY_CHANGE = ("n_components", "noise")  # where rows are added
 _LEAST_ROWS = 5  # of a first batch, for each landmark
 
 
@@ -319,29 +332,22 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     real rows. Warns IndefiniteKernelWarning and RoundingWarning as a fit does, UniformLandmarksWarning, and
     FarRowsWarning.
     """
-    if model.sums is None or model.drawn is None:
-        raise SpecError(NO_SUMS)
+    sums, drawn = _sums(model), _drawn(model)
     check_columns(rows, model)
     check_same_problem(spec, model, _MAY_CHANGE)
-    fit = resolve_shape(spec, *rows.shape, rows.dtype)
+    fit, seed = resolve_shape(spec, *rows.shape, rows.dtype), spec.random_state
     check_fits(rows, fit, engine, limit)
     identity = identity_of(rows, stamped=False)
-    rows, apart = calibration_rows_with(model, rows, fit.spec.random_state, engine, last=spec.calibration == "last")
-    features, seed = model.features, fit.spec.random_state
-    numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
-    few = read_rows(rows, np.sort(numbers), engine)[np.argsort(np.argsort(numbers))]
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        measure = measure_like(features, model.drawn)
-        rounding = rounding_of(features, few, model.sums.about, engine)
-        draw = draw_of(features, measure, few, weights_of(rows, numbers), weight, fit)
-        draw = replace(draw, before=model.drawn.count)
-        far = far_from_landmarks(model, measure, few, rows.where)
-    more = sums_of(rows, features, model.sums.about, rounding, model.block_rows, engine, draw=draw)
+    rows, apart = calibration_rows_with(model, rows, seed, engine, last=spec.calibration == "last")
+    few, _ = _read(rows, seed, engine)
+    far = far_from_landmarks(model, few.X, rows.where)
+    more = _sums_like(rows, model, few, fit, engine, before=drawn.count)
     if far is not None:
         warn(far, FarRowsWarning)
+    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
     added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
-    recorded = model.provenance["spec"] | {key: getattr(fit.spec, key) for key in _MAY_CHANGE}
-    joined = BlockSums(model.sums, (), model.drawn) + more
-    devices = [*_devices(model), *(engine.devices or [CPU])]
-    larger = _with_sums(model, joined, fit.spec, added, devices, recorded)
+    changed: Provenance = {"spec": recorded, "added": added}
+    changed |= of_devices([*_devices(model), *(engine.devices or [CPU])])
+    joined = BlockSums(sums, (), drawn) + more
+    larger = _with_sums(model, joined, spec, changed)
     return larger if apart is None else calibrated(larger, apart, joined.sums.weight, engine)

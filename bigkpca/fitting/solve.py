@@ -84,7 +84,7 @@ def ready(chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Ready:
     features, shift = chosen.features, chosen.near_mean
     basis, found = span_basis(features), _measured(features, chosen.few, shift, engine)
     wanted = fit.spec.n_components if isinstance(fit.spec.n_components, int) else features.size
-    given = fit.spec.dtype is not None or chosen.like is not None or features.dtype == np.float64
+    given = fit.spec.dtype is not None or features.dtype == np.float64
     if given or precision.single_is_enough(found, features, basis, chosen.weight, wanted):
         return Ready(features, basis, found.of(features.dtype))
     return Ready(features.in_precision(np.dtype(np.float64)), basis, found.double)
@@ -156,8 +156,7 @@ def solve_rows(
         more_precise.append(choice("dtype", "float64", reason))
     few = chosen.few[: precision.MEASURED_ROWS]
     weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
-    like = chosen.like
-    measure = measure_of(given.features, given.basis) if like is None else measure_like(given.features, like)
+    measure = measure_of(given.features, given.basis)
     draw = draw_of(given.features, measure, few, weights, chosen.weight, fit)
     found = sums_of(
         rows,

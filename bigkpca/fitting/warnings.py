@@ -20,12 +20,12 @@ from bigkpca.errors import (
     column_called,
     warn,
 )
+from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.solve import Solved
+from bigkpca.fitting.solve import Solved, measure_like
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
-from bigkpca.numerics.drawing import Measure
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
@@ -119,14 +119,16 @@ def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
     return beyond
 
 
-def far_from_landmarks(model: Model, measure: Measure, X: Array, where: str) -> str | None:
+def far_from_landmarks(model: Model, X: Array, where: str) -> str | None:
     """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: a part of the landmarks leaves
     more of them than of earlier rows. None otherwise, and if that is not known."""
     features, drawn, sums = model.features, model.drawn, model.sums
-    if drawn is None or sums is None or not len(measure.numbers):
+    if drawn is None or sums is None or not len(drawn.landmarks):
         return None
-    ((V, diagonal),) = features.tiles([X], len(X))
-    left, earlier = float(measure(V, diagonal).sum() / diagonal.sum()), drawn.total / sums.trace
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        ((V, diagonal),) = features.tiles([X], len(X))
+        left = float(measure_like(features, drawn)(V, diagonal).sum() / diagonal.sum())
+    earlier = drawn.total / sums.trace
     if not left > max(_MORE * earlier, _LEAST_FAR):
         return None
     return (
