@@ -120,7 +120,8 @@ def _sized(fit: ResolvedFit, size: int) -> ResolvedFit:
 
 def _solved(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> tuple[ChosenFeatures, Solved]:
     """The features of a fit, and the solution of their pass, of the first size that meets the tolerance."""
-    prepared = prepare_sample(rows, fit, engine)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # columns that overflow are named
+        prepared = prepare_sample(rows, fit, engine)
     chosen, found = _solved_once(prepared, _sized(fit, sizes(fit)[0]), engine, limit)
     if fit.spec.tol is not None:
         chosen, found = _grown(prepared, fit, engine, limit, (chosen, found))
