@@ -37,7 +37,8 @@ def weighted_pairs(
     else:
         first, second = np.arange(PAIRS) % m, rng.integers(0, m, PAIRS)
     precision = np.result_type(sample.dtype, np.float32)
-    unit = _largest(sample)  # squares of float32 under- or overflow for units far from 1
+    # Squares of float32 under- or overflow for units far from 1, and so do the inverses of subnormal numbers.
+    unit = max(_largest(sample), 1 / float(np.finfo(precision).max))
     step = max(1, _PIECE_BYTES // (d * precision.itemsize))
 
     def of_piece(start: int) -> Array:
