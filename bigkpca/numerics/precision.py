@@ -36,7 +36,7 @@ _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows 
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
 _ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
-_KERNEL_ROWS = 256
+_KERNEL_ROWS = 128
 _FARTHEST = 64
 
 
@@ -54,7 +54,8 @@ def in_single(features: FeatureMap, X: Array, shift: Array) -> InSingle:
     """The features of rows X (q, d), in float32, less a shift (D,), and the products of most of the first 512."""
     ((V, _),) = features.tiles([X], len(X))
     V -= moved(shift.astype(np.float32), V)
-    summed = _in_one_sum(on_host(inner_products(V[:_SUMMED_ROWS, :], V[:_SUMMED_ROWS, :], np.float64)))
+    first = V[: min(_SUMMED_ROWS, len(X)), :]
+    summed = _in_one_sum(on_host(inner_products(first, first, np.float64)))
     some = rows_of(V, summed)
     return InSingle(on_host(V), on_host(some.T @ some), summed)
 
@@ -106,10 +107,10 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
         errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
         # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
         beta = _SAFETY * max(_norm_of_sums(single), _SINGLE) + D * 2.0**-52
-    kinks = (
-        _kink(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks)) if has_landmarks(features) else 0
-    )
-    in_double = Rounding(_SINGLE**2 * errors + _SAFETY**2 * kinks, _UNIT + D * 2.0**-52)
+    visible = np.zeros(1)
+    if has_landmarks(features):
+        visible = _visible_error(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
+    in_double = Rounding(_SINGLE**2 * errors + _SAFETY**2 * visible, _UNIT + D * 2.0**-52)
     return Measured(exact, np.abs(diagonal), Rounding(errors, beta), in_double)
 
 
@@ -125,15 +126,30 @@ def _norm_of_sums(single: InSingle) -> float:
     return float(np.linalg.norm(x))
 
 
-def _kink(features: KernelRows) -> float:
-    """The largest relative error of k(s, s) in float64: kernels of |x - y| have errors of the root of the precision
-    there."""
-    landmarks = features.landmarks.astype(np.float64)
-    own = features.kernel.diagonal(landmarks)
-    pieces = (landmarks[start : start + _KERNEL_ROWS] for start in range(0, len(landmarks), _KERNEL_ROWS))
-    with np.errstate(all="ignore"):
-        same = np.concatenate([np.diag(features.kernel(piece, piece)) for piece in pieces])
-        return float(np.max(np.abs(same - own) / np.maximum(np.abs(own), np.finfo(float).tiny)))
+def errors_in_double(kernel: Kernel, Z: Array) -> Array:
+    """The errors (q, q) of kernels between rows Z (q, d) in float64 that can be seen without more digits: at equal
+    rows, where k is known, and of a row that is moved by rounding, where it hardly changes.
+
+    Kernels of |x - y| have errors of the root of the precision at rows that are equal or nearly so, and those of rows
+    far from the offset exceed all other errors.
+    """
+    rows = Z.astype(np.float64)
+    signs = (-1.0) ** np.arange(rows.size).reshape(rows.shape)
+    K = kernel(rows, rows)
+    off = np.abs(K - kernel(rows, rows * (1 + 2 * _DOUBLE * signs)))
+    return np.maximum(off, np.diag(np.abs(np.diag(K) - kernel.diagonal(rows))))
+
+
+def _visible_error(features: KernelRows) -> float:
+    """The largest of these errors between landmarks, relative to √(k(s, s) k(t, t))."""
+    landmarks, largest = features.landmarks, 0.0
+    for start in range(0, len(landmarks), _KERNEL_ROWS):
+        piece = landmarks[start : start + _KERNEL_ROWS]
+        roots = np.sqrt(np.abs(features.kernel.diagonal(piece.astype(np.float64))))
+        with np.errstate(all="ignore"):
+            off = errors_in_double(features.kernel, piece) / np.maximum(np.outer(roots, roots), np.finfo(float).tiny)
+        largest = max(largest, float(np.nan_to_num(off, nan=np.inf).max()))
+    return largest
 
 
 def error_of_gram(features: KernelRows) -> float:
@@ -145,7 +161,7 @@ def error_of_gram(features: KernelRows) -> float:
         exact, own = kernel(double, double), np.abs(kernel.diagonal(double))
         off = np.abs(kernel(single, single) - exact) / np.maximum(np.sqrt(np.outer(own, own)), np.finfo(float).tiny)
         off = np.where(np.isfinite(off), off, _LOST)
-    return _SINGLE * float(off.max()) + _kink(features) + features.size * 2.0**-52
+    return _SINGLE * float(off.max()) + _visible_error(features) + features.size * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -192,17 +208,13 @@ def farthest(Z: Array, count: int) -> Array:
 def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
     """The ratio of an error in float64 to the largest error in float32, `off`.
 
-    It is the ratio of the precisions or, if larger, that of the error at pairs of rows Z (q, d) that are equal, where
-    k(x, x) is known, or all but equal, where k hardly changes: kernels with a kink there, e.g. of |x - y|, have errors
-    of the root of the precision, and those of rows far from the offset exceed all errors of others, which cannot be
-    seen in float32 if these are as large as the values.
+    It is the ratio of the precisions or, if larger, that of the errors between rows Z (q, d) that can be seen, which
+    cannot be seen in float32 if errors there are as large as the values.
     """
-    ratio, rows = _DOUBLE / _SINGLE, Z.astype(np.float64)
-    moved = rows * (1 + 2 * _DOUBLE * (-1.0) ** np.arange(rows.size).reshape(rows.shape))
     with np.errstate(all="ignore"):
-        gram = kernel(rows, rows)
-        same = max(np.abs(np.diag(gram) - kernel.diagonal(rows)).max(), np.abs(gram - kernel(rows, moved)).max())
-    return max(ratio, min(float(same) / off, 1.0)) if off and np.isfinite(same) else ratio
+        same = float(errors_in_double(kernel, Z).max())
+    ratio = _DOUBLE / _SINGLE
+    return max(ratio, min(same / off, 1.0)) if off and np.isfinite(same) else ratio
 
 
 def moved_by_rounding(features: KernelRows) -> float:
@@ -282,6 +294,8 @@ def single_is_enough(
     values, U = np.linalg.eigh(B @ B.T)
     wanted = min(components, len(B) // 4, int(np.count_nonzero(values > _NOISE * values[-1])))
     values, U = values[::-1][:wanted], U[:, ::-1][:, :wanted]
+    if not wanted:
+        return False
     A = B.T @ (U / np.sqrt(values))
     A = A if basis is None else basis.P @ A
     if (bounds(slack, values, A).lower < (1 - _ENOUGH) * values).any():
