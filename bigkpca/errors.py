@@ -308,11 +308,10 @@ def check_finite(
     X: Array,
     first_row: int,
     where: str,
-    first_column: int = 0,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this row
-    and column; `names` are the names of all columns.
+    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this
+    row; `names` are the names of all columns.
 
     The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
     where the sum is not finite.
@@ -330,6 +329,5 @@ def check_finite(
         row, column = bad[0]
         value, advice = "NaN" if np.isnan(X[row, column]) else "infinity", "remove or impute such rows first"
         raise DataError(
-            f"{where}: row {first_row + row}, {column_called(first_column + column, names)} is {value} (both counted "
-            f"from 0); {advice}"
+            f"{where}: row {first_row + row}, {column_called(column, names)} is {value} (both counted from 0); {advice}"
         )

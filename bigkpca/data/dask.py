@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from bigkpca.data.devices import Device, device_of
 from bigkpca.data.frames import FRAME, column_names, frame_dtype
 from bigkpca.data.masks import OF_DASK, unmasked
-from bigkpca.data.rows import EVERY, ArrayRows, Rows, SampleWeights, anonymous, check_shape
+from bigkpca.data.rows import ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
@@ -64,22 +64,21 @@ class DaskRows(Rows):
         return 1  # slicing a Dask array within a chunk costs nothing
 
     @property
-    def grid(self) -> tuple[int, int]:
-        rows, columns = self.values.chunks
-        return max(rows), max(columns)
+    def chunk(self) -> int:
+        return max(self.values.chunks[0])
 
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> Delayed:
+    def part(self, start: int, stop: int) -> Delayed:
         # Not optimized one by one, or a chunk that many blocks need would be computed for each of them.
-        piece = self._piece(start, stop, columns).to_delayed(optimize_graph=False).item()
-        return delayed(rows_of_chunk)(piece, start, self.where, columns.start or 0, self._weights_of(start, stop))
+        piece = self._piece(start, stop).to_delayed(optimize_graph=False).item()
+        return delayed(rows_of_chunk)(piece, start, self.where, self._weights_of(start, stop))
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        found = unmasked(self._piece(start, stop, columns).compute(), OF_DASK)
+    def block(self, start: int, stop: int) -> Array:
+        found = unmasked(self._piece(start, stop).compute(), OF_DASK)
         return aligned(found.toarray() if issparse(found) else np.asarray(on_host(found)))
 
-    def _piece(self, start: int, stop: int, columns: slice) -> da.Array:
+    def _piece(self, start: int, stop: int) -> da.Array:
         """These rows as one chunk. Dask drops the masks of chunks that it joins, so they are looked at before."""
-        found = self.values[start:stop, columns]
+        found = self.values[start:stop]
         if found.npartitions == 1:
             return found
         return found.map_blocks(unmasked, OF_DASK, dtype=found.dtype, meta=found._meta).rechunk(-1)
@@ -88,19 +87,14 @@ class DaskRows(Rows):
         return anonymous(self) | {"stamp": self.values.name}  # Dask names graphs by their content
 
 
-def rows_of_chunk(
-    values: Any, first: int, where: str, first_column: int = 0, weights: SampleWeights | None = None
-) -> ArrayRows | SparseRows:
-    """Rows first, first + 1, ... and columns first_column, ... in a computed chunk, dense, sparse or on a device.
-    Raises DataError if some of its values are masked."""
+def rows_of_chunk(values: Any, first: int, where: str, weights: SampleWeights | None = None) -> ArrayRows | SparseRows:
+    """Rows first, first + 1, ... in a computed chunk, dense, sparse or on a device. Raises DataError if some of its
+    values are masked."""
     values = unmasked(values, OF_DASK)
     if is_tensor(values):
-        found = tensor_rows(values)
-        return replace(found, first=first, where=where, first_column=first_column, weights=weights)
+        return replace(tensor_rows(values), first=first, where=where, weights=weights)
     if not issparse(values):
-        return ArrayRows(values, first, first_column=first_column, where=where, weights=weights)
-    if first_column:  # of a part of a matrix that is read in tiles
-        return ArrayRows(values.toarray(), first, first_column=first_column, where=where, weights=weights)
+        return ArrayRows(values, first, where=where, weights=weights)
     return replace(sparse_rows(values), first=first, where=where, weights=weights)
 
 

@@ -12,7 +12,7 @@ from dask.base import normalize_token
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.masks import check_encoding
-from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape
+from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import read
 from bigkpca.errors import Array, SpecError, changed, check_numeric, unreadable
@@ -24,7 +24,7 @@ _READ_BYTES = 2**16  # of rows that are not in chunks
 class HDF5Rows(Rows):
     """Rows of a dataset. Another process, or this one once the user has closed the file, opens it by path and name.
 
-    stamp: of the version of the file that was opened. size, stored: the shape and dtype. grid: that of stored chunks.
+    stamp: of the version of the file that was opened. size, stored: the shape and dtype. grain: rows of stored chunks.
     """
 
     dataset: Any  # None in another process
@@ -32,7 +32,7 @@ class HDF5Rows(Rows):
     stamp: str
     size: tuple[int, int]
     stored: np.dtype[Any]
-    grid: tuple[int, int] = (1, 1)
+    grain: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -42,16 +42,12 @@ class HDF5Rows(Rows):
     def dtype(self) -> np.dtype[Any]:
         return self.stored
 
-    @property
-    def grain(self) -> int:
-        return self.grid[0]
-
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> HDF5Rows:
+    def part(self, start: int, stop: int) -> HDF5Rows:
         return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
+    def block(self, start: int, stop: int) -> Array:
         with self._opened() as dataset:
-            return read(dataset, self.where, start, stop, columns)
+            return read(dataset, self.where, start, stop)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
@@ -92,9 +88,9 @@ def hdf5_rows(dataset: Any) -> HDF5Rows:
     rows, columns = check_shape(dataset.shape or (), where)
     check_numeric(dataset.dtype, where)
     check_encoding(dataset.attrs, where, f"xarray.open_dataset({path!r})[{name.lstrip('/')!r}]")
-    high, wide = dataset.chunks or (power_of_two(_READ_BYTES // (columns * dataset.dtype.itemsize)), columns)
-    grid = min(high, rows), min(wide, columns)
-    return HDF5Rows(dataset, path, _stamp_of(path), (rows, columns), dataset.dtype, grid, where=where, name=name)
+    high = dataset.chunks[0] if dataset.chunks else power_of_two(_READ_BYTES // (columns * dataset.dtype.itemsize))
+    size, stamp = (rows, columns), _stamp_of(path)
+    return HDF5Rows(dataset, path, stamp, size, dataset.dtype, min(high, rows), where=where, name=name)
 
 
 def _stamp_of(path: str) -> str:

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape
+from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
 from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, check_numeric, unreadable
@@ -46,8 +46,8 @@ class NpyRows(Rows):
         return power_of_two(2**16 // (self.shape[1] * self.dtype.itemsize))
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return (_RUN_BYTES // self.dtype.itemsize, 1) if self.fortran else (1, 1)
+    def chunk(self) -> int:
+        return max(self.grain, _RUN_BYTES // self.dtype.itemsize) if self.fortran else self.grain
 
     @classmethod
     def open(cls, path: str, *, column: bool = False) -> NpyRows:
@@ -70,34 +70,27 @@ class NpyRows(Rows):
         rows, _ = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
         return cls(rows, tuple(shape[1:]), dtype, fortran, start, stamp, where=path)
 
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> NpyRows:
+    def part(self, start: int, stop: int) -> NpyRows:
         return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        (n, d), (left, right, _) = self.shape, columns.indices(self.shape[1])
+    def block(self, start: int, stop: int) -> Array:
+        n, d = self.shape
         try:
             with store_of(self.where).open(self.where) as file:
                 if stored_file(os.fstat(file.fileno())).stamp != self.stamp:
                     raise changed(self.where)
                 if not self.fortran:
-                    found = np.empty((stop - start, right - left), self.dtype)
-                    if right - left == d:
-                        self._read(file, start * d, found.reshape(-1))
-                    else:
-                        for i in range(start, stop):
-                            self._read(file, i * d + left, found[i - start])
+                    found = np.empty((stop - start, d), self.dtype)
+                    self._read(file, start * d, found.reshape(-1))
                     return found
-                # With several trailing axes, columns are numbered in an order other than the stored one.
-                flattened = len(self.row_shape) > 1
-                first, last = (0, d) if flattened else (left, right)
-                values = np.empty((last - first, stop - start), self.dtype)
-                for j in range(first, last):
-                    self._read(file, j * n + start, values[j - first])
-            if flattened:  # in Fortran order the first trailing axis varies fastest
+                values = np.empty((d, stop - start), self.dtype)
+                for j in range(d):
+                    self._read(file, j * n + start, values[j])
+            if len(self.row_shape) > 1:  # columns are stored in another order: the first trailing axis varies fastest
                 axes = len(self.row_shape)
                 values = values.reshape(*self.row_shape[::-1], -1).transpose(*range(axes - 1, -1, -1), axes)
                 values = values.reshape(d, -1)
-            return np.ascontiguousarray(values[left - first : right - first].T)
+            return np.ascontiguousarray(values.T)
         except OSError as error:
             raise unreadable(error, self.where) from error
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:  # `--help` imports this file for the options of a fit, and mu
     from dask.delayed import Delayed
 
 
-EVERY = slice(None)  # all columns
-
-
 def anonymous(rows: Rows) -> dict[str, Any]:
     """The fingerprint of rows without a path, before a stamp is added."""
     return {"path": None, "shape": list(rows.shape), "dtype": rows.dtype.str, "stamp": None}
@@ -131,19 +128,18 @@ class Rows(ABC):
         """Number of rows that storage reads at once; blocks start at multiples of it."""
 
     @property
-    @abstractmethod
-    def grid(self) -> tuple[int, int]:
-        """(rows, columns) of a chunk, which storage reads at once if only some columns are requested."""
+    def chunk(self) -> int:
+        """Number of rows that come at once, though blocks may start at others."""
+        return self.grain
 
     @abstractmethod
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> Rows | Delayed:
+    def part(self, start: int, stop: int) -> Rows | Delayed:
         """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for
         files."""
 
     @abstractmethod
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        """Rows start..stop, and columns columns.start..columns.stop of them, in `dtype`, aligned. Raises
-        CorruptionError if they cannot be read."""
+    def block(self, start: int, stop: int) -> Array:
+        """Rows start..stop in `dtype`, aligned. Raises CorruptionError if they cannot be read."""
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
@@ -164,13 +160,11 @@ class Rows(ABC):
 
 @dataclass(frozen=True)
 class ArrayRows(Rows):
-    """Rows first, first + 1, ... and columns first_column, ... of a table, in memory."""
+    """Rows first, first + 1, ... of a table, in memory."""
 
     values: Array
     first: int = 0
     grain: int = 1
-    first_column: int = 0
-    grid: tuple[int, int] = (1, 1)
 
     __repr__ = brief
 
@@ -187,23 +181,19 @@ class ArrayRows(Rows):
         """Bytes of the values."""
         return self.values.nbytes
 
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> ArrayRows:
-        names = self.names if columns == EVERY else None
-        found, weights = self._cut(start, stop, columns), self._weights_of(start, stop)
-        first = columns.start or 0
-        return type(self)(found, start, first_column=first, where=self.where, names=names, weights=weights)
+    def part(self, start: int, stop: int) -> ArrayRows:
+        weights = self._weights_of(start, stop)
+        return type(self)(self._cut(start, stop), start, where=self.where, names=self.names, weights=weights)
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return aligned(self._cut(start, stop, columns))
+    def block(self, start: int, stop: int) -> Array:
+        return aligned(self._cut(start, stop))
 
     def taken(self, numbers: Array) -> Array:
         """Rows with these numbers, (m, d), aligned."""
         return aligned(self.values[numbers - self.first])
 
-    def _cut(self, start: int, stop: int, columns: slice) -> Any:
-        if columns != EVERY:
-            columns = slice(columns.start - self.first_column, columns.stop - self.first_column)
-        return self.values[start - self.first : stop - self.first, columns]
+    def _cut(self, start: int, stop: int) -> Any:
+        return self.values[start - self.first : stop - self.first, :]
 
     def fingerprint(self) -> dict[str, Any]:
         return anonymous(self) | {"stamp": hashlib.sha256(little_endian(self.values)).hexdigest()}
@@ -229,8 +219,8 @@ class DeviceRows(ArrayRows):
     def held_bytes(self) -> int:
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return aligned(on_host(self._cut(start, stop, columns)))
+    def block(self, start: int, stop: int) -> Array:
+        return aligned(on_host(self._cut(start, stop)))
 
     def taken(self, numbers: Array) -> Array:
         with self.device.current():
@@ -239,7 +229,7 @@ class DeviceRows(ArrayRows):
     def tile(self, start: int, stop: int, digest: Any = None) -> Any:
         """Rows start..stop on the device, checked like those of `tiles`. Only for a digest, and to name a row with NaN
         or infinity, are they copied to host memory."""
-        X = self._cut(start, stop, EVERY)
+        X = self._cut(start, stop)
         xp = functions_of(X)
         if digest is not None or (self.dtype.kind == "f" and not bool(xp.all(xp.isfinite(X)))):
             copy = on_host(X)
@@ -321,9 +311,9 @@ def identity_of(rows: Rows, *, stamped: bool = True) -> dict[str, Any]:
     return found
 
 
-def check_rows(rows: Rows, X: Array, first_row: int, first_column: int = 0) -> None:
-    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row and column on."""
-    check_finite(X, first_row, rows.where, first_column, rows.names)
+def check_rows(rows: Rows, X: Array, first_row: int) -> None:
+    """Raise DataError naming the first NaN or infinity in X (b, d), a part of the rows from this row on."""
+    check_finite(X, first_row, rows.where, rows.names)
 
 
 def digest_of_rows(rows: Rows, block: Block) -> str:

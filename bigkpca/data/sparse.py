@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bigkpca.data.rows import EVERY, Rows, anonymous, check_shape, little_endian
+from bigkpca.data.rows import Rows, anonymous, check_shape, little_endian
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, CorruptionError, SpecError
 
@@ -34,20 +34,15 @@ class SparseRows(Rows):
         return self.matrix.dtype
 
     @property
-    def grid(self) -> tuple[int, int]:
-        return self.grain, self.shape[1]
-
-    @property
     def held_bytes(self) -> int:
         """Bytes of the values and indices."""
         return self.matrix.data.nbytes + self.matrix.indices.nbytes
 
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> SparseRows:
+    def part(self, start: int, stop: int) -> SparseRows:
         return replace(self, matrix=self._cut(start, stop), first=start, weights=self._weights_of(start, stop))
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        found = self._cut(start, stop)
-        return (found if columns == EVERY else found[:, columns]).toarray()
+    def block(self, start: int, stop: int) -> Array:
+        return self._cut(start, stop).toarray()
 
     def _cut(self, start: int, stop: int) -> Any:
         """These rows, of the same memory."""

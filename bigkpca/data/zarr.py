@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.masks import check_encoding
-from bigkpca.data.rows import EVERY, ArrayRows, Rows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import ArrayRows, Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, FillValuesWarning, SpecError, unreadable, warn
@@ -38,12 +38,11 @@ def whole(array: zarr.Array[Any]) -> zarr.Array[Any]:
     return zarr.Array(zarr.AsyncArray(metadata, StorePath(Whole(array.store), array.path)))
 
 
-def read(array: zarr.Array[Any], where: str, start: int, stop: int, columns: slice = EVERY) -> Array:
-    """Rows start..stop of an array, and columns columns.start..columns.stop of them, aligned. Raises CorruptionError if
-    a chunk is missing or does not decode, IncompleteError for errors of the system that may pass."""
+def read(array: zarr.Array[Any], where: str, start: int, stop: int) -> Array:
+    """Rows start..stop of an array, aligned. Raises CorruptionError if a chunk is missing or does not decode,
+    IncompleteError for errors of the system that may pass."""
     try:
-        found: Any = array[start:stop] if columns == EVERY else array[start:stop, columns]
-        return aligned(np.asarray(found))
+        return aligned(np.asarray(array[start:stop]))
     except Exception as raised:  # each codec raises its own type when bytes do not decode
         error = raised
         while isinstance(error, ExceptionGroup):  # of several chunks that are read at once
@@ -80,18 +79,13 @@ class ZarrRows(Rows):
 
     @property
     def grain(self) -> int:
-        return self.grid[0]
+        return max(1, min(self.array.chunks[0], self.array.shape[0]))
 
-    @property
-    def grid(self) -> tuple[int, int]:
-        rows, columns = (max(1, min(pair)) for pair in zip(self.array.chunks, self.array.shape, strict=True))
-        return rows, columns
-
-    def part(self, start: int, stop: int, columns: slice = EVERY) -> ZarrRows:
+    def part(self, start: int, stop: int) -> ZarrRows:
         return replace(self, names=None, one_hot=(), weights=self._weights_of(start, stop))
 
-    def block(self, start: int, stop: int, columns: slice = EVERY) -> Array:
-        return read(self.array, self.where, start, stop, columns)
+    def block(self, start: int, stop: int) -> Array:
+        return read(self.array, self.where, start, stop)
 
     @property
     def group(self) -> str | None:

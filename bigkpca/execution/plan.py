@@ -203,7 +203,7 @@ def _reading(rows: Rows, tile: int, block: int) -> int:
     that with its decoded chunks. For a Dask array also the block, and two chunks that it is cut from, a quarter if they
     are sparse, with 8 to 17 % of values other than zero."""
     read = min(block, max(READ_BYTES // _row(rows) // rows.grain, 1) * rows.grain)
-    from_graph = (block + 2 * rows.grid[0]) // (4 if rows.sparse else 1) if isinstance(rows, DaskRows) else 0
+    from_graph = (block + 2 * rows.chunk) // (4 if rows.sparse else 1) if isinstance(rows, DaskRows) else 0
     return _row(rows) * (2 * max(min(tile, block), read) + 2 * read + from_graph)
 
 

@@ -206,7 +206,7 @@ def _flags(data: Any) -> list[_Beside]:
 
 def _ranges(rows: Rows) -> Iterator[tuple[int, int]]:
     """Ranges of about 4 MB of whole chunks, so that no chunk is read twice."""
-    chunk = max(rows.grid[0], rows.grain)
+    chunk = rows.chunk
     step = max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * chunk)) * chunk
     for start in range(0, rows.shape[0], step):
         yield start, min(start + step, rows.shape[0])

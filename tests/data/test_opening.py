@@ -167,7 +167,7 @@ def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was()
     assert rows.shape == (np.count_nonzero(X[:, 0] > 0), 7)
     np.testing.assert_array_equal(rows.block(5, 30), X[X[:, 0] > 0][5:30])
     known = some.copy().compute_chunk_sizes()
-    assert rows.grid == open_rows(known).grid
+    assert rows.chunk == open_rows(known).chunk
     assert rows.fingerprint() == open_rows(known).fingerprint()
 
 
