@@ -18,7 +18,7 @@ import scipy
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import columns_of, inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.random_streams import UNSEEN
+from bigkpca.numerics.random_streams import DRAWN
 
 DRAWN_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
 _PART = 4  # residuals are those of a quarter of the landmarks: 1/16 of the work for all of them
@@ -198,13 +198,11 @@ class Sampler:
         for (V, diagonal), given in zip(tiles, repeat(None) if weights is None else weights, strict=False):
             count = len(diagonal)
             w = np.ones(count) if given is None else given
-            measures = draw.measure(V, diagonal)
-            measures = np.where(
-                w == 0, 0, w * np.where(w == 0, 0, measures)
-            )  # kernels of rows of weight 0 may overflow
+            # Kernels of rows of weight 0 may overflow; a pass refuses other rows whose features do.
+            measures = w * np.nan_to_num(np.where(w > 0, draw.measure(V, diagonal), 0), nan=0)
             # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
             some = on_host(self._tile[::_CHECKED, :])
-            entropy = (draw.seed, UNSEEN, self._at, zlib.crc32(_as_stored_anywhere(some)))
+            entropy = (draw.seed, DRAWN, self._at, zlib.crc32(_as_stored_anywhere(some)))
             uniform = np.random.default_rng(entropy).random(count)
             kept = np.flatnonzero((uniform * draw.least < measures) & (w > 0))
             found = DrawnRows(
