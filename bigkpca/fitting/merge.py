@@ -269,7 +269,7 @@ def _devices(model: Model) -> list[str]:
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
     """Raise SpecError unless model `number`, counted from 1, has sums of the features of the first."""
-    if model.sums is None:
+    if model.sums is None or model.drawn is None:
         raise SpecError(f"model {number}: {NO_SUMS}")
     ours, theirs = first.features, model.features
     one, other = ours.arrays(), theirs.arrays()

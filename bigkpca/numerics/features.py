@@ -34,7 +34,6 @@ from bigkpca.numerics.linalg import arrays_of, eigh_descending, signs
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
-Watch = Callable[[Array, Array], None]  # a piece of a tile, and the same rows shifted and scaled -> None
 Place = Callable[[Array], Any]  # a NumPy array -> the same array on a device
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
 
@@ -146,16 +145,14 @@ class FeatureMap(ABC):
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in own.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
-    def tiles(
-        self, X_tiles: Iterable[Array], most_rows: int, watch: Watch | None = None
-    ) -> Iterator[tuple[Array, Array]]:
+    def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
         """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
 
         V is a work space that the next tile overwrites, as may the caller.
         """
-        return map(self.evaluation(most_rows, watch), X_tiles)
+        return map(self.evaluation(most_rows), X_tiles)
 
-    def evaluation(self, most_rows: int, watch: Watch | None = None) -> Evaluation:
+    def evaluation(self, most_rows: int) -> Evaluation:
         """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
         height = most_rows
         if in_numpy(self.offset):
@@ -167,8 +164,6 @@ class FeatureMap(ABC):
         def evaluate_piece(X: Array, V: Array) -> Array:
             piece = rows[: X.shape[0], :]
             shifted_rows(self._beside(X), self.offset, self.scale, piece)
-            if watch is not None:
-                watch(X, piece)
             fill(piece, V)
             return self.kernel.diagonal_anywhere(piece)
 

@@ -164,13 +164,12 @@ def _by_arpack(
     return entry * found[::-1], np.ascontiguousarray(U[:, ::-1])
 
 
-def negative_eigenvalue(A: Array, noise: float) -> float:
-    """The lowest eigenvalue of a symmetric A (m, m), float64, if it is below -noise; 0 otherwise."""
+def values_if_negative(A: Array, noise: float) -> Array | None:
+    """All eigenvalues of a symmetric A (m, m), float64, descending, if one is below -noise; None otherwise."""
     shifted = A + noise * np.eye(len(A))
     if scipy.linalg.lapack.dpotrf(shifted, overwrite_a=True)[1] == 0:
-        return 0.0
-    lowest = scipy.linalg.eigh(A, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0]
-    return min(float(lowest), 0.0)
+        return None
+    return np.asarray(scipy.linalg.eigh(A, eigvals_only=True, check_finite=False)[::-1])
 
 
 def norm_of_symmetric(A: Array) -> float:

@@ -361,7 +361,9 @@ def shifted_sums(
         weight += rows if w is None else float(w.sum())
         trace += float(diagonal.sum() if w is None else w @ diagonal)
         length += float(np.abs(diagonal).sum() if w is None else w @ np.abs(diagonal))
-        lengths = on_host(inner_products(V, V, np.float64))  # squares of rows that are far may overflow in float32
+        pieces = [V[own, :] for own in added_pieces(V)]
+        # In float64, since squares of rows that are far may overflow in float32.
+        lengths = np.concatenate([on_host(inner_products(piece, piece, np.float64)) for piece in pieces])
         if dtype == np.float32 and rows * lengths.max(initial=0) > FAR * lengths.sum():
             V = astype(V, np.float64)
             add_products(products, V, work_space(V))

@@ -29,10 +29,10 @@ from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import (
     eigh_descending,
     leading_pairs,
-    negative_eigenvalue,
     numerical_rank,
     rounding_of_eigenvalues,
     signs,
+    values_if_negative,
 )
 from bigkpca.numerics.moments import Moments, added_pieces, weighted_tiles
 from bigkpca.numerics.span import Span, basis_of
@@ -421,8 +421,8 @@ def gram(
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
     A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
-    only the leading part of the spectrum is computed. `positive` means that the kernel is positive semidefinite, up to
-    `noise`; otherwise the lowest eigenvalue is computed, too. Raises DataError if kernels overflow, or no eigenvalue is
+    only the leading part of the spectrum is computed. `positive` means that the kernel is positive semidefinite; else
+    all eigenvalues are computed if one is below -`noise`. Raises DataError if kernels overflow, or no eigenvalue is
     positive.
     """
     entry = float(max(K.max(), -K.min()))
@@ -437,9 +437,10 @@ def gram(
     most = _count(components)
     shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
     values, U = leading_pairs(K, most)
-    lowest = float(values[-1]) if most is None else 0.0 if positive else negative_eigenvalue(K, shift)
+    every = values if most is None or positive else values_if_negative(K, shift)
+    lowest = 0.0 if every is None else min(float(every[-1]), 0.0)
     check_some_positive(values[0], lowest, shift)
-    variance = at_least_its_parts(variance, values)
+    variance = at_least_its_parts(variance, values if every is None else every)
     r = kept_components(values, components, variance, trace, tolerance)
     A = orthogonal_to_ones(U[:, :r], center) / np.sqrt(values[:r]) * signs(U[:, :r])
     return Solution(mean, A, values[:r].copy(), variance, min(lowest / float(values[0]), 0.0))

@@ -117,7 +117,7 @@ def test_a_second_fit_in_float64_is_planned_before_it_begins(digits):
         MemoryLimitError, match=r"this needs \d+ MB in a process, but \d+ MB are allowed: .*(allow more|would fit)"
     ):
         fit_rows(rows, spec, here, limit=limit)
-    assert seen.notes == ["rounding in float32 would be too large here: fitting again in float64"] * 2
+    assert seen.notes == ["rounding in float32 would be too large here: the pass is in float64"] * 2
 
 
 def test_a_saturated_sigmoid_is_refused_with_a_gamma_that_suits_the_rows(digits):

@@ -106,16 +106,6 @@ def test_scores_that_a_fit_writes_are_those_of_transform(folder, tmp_path):
     np.testing.assert_array_equal(groups.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
 
 
-def test_an_evaluation_on_a_device(folder, placed):
-    given = folder / "here.zarr", folder / "rows.zarr"
-    here = bigkpca.evaluate(*given, sample=100)
-    assert not placed
-    there = bigkpca.evaluate(*given, sample=100, device=DEVICE)
-    assert (20, 3) in placed
-    agree(there.eigenvalues, here.eigenvalues)
-    agree(there.frobenius.value, here.frobenius.value)
-
-
 def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
     here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
     assert (there.device, here.device, here.device_bytes) == (RECORDED[0], "", 0)

@@ -2,12 +2,8 @@
 
 import numpy as np
 import pytest
-from bigkpca.numerics.certificates import Certificate
 
 from bigkpca.errors import DataError, IndefiniteKernelWarning, NarrowKernelWarning
-from bigkpca.fitting.solve import Solved
-from bigkpca.fitting.warnings import moved_by_rounding
-from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.solvers import OVERSAMPLING
 from tests.fitting.cases import fitted
 from tests.helpers import oracles
@@ -39,7 +35,7 @@ def test_a_sketch_at_full_width_is_the_dense_solution(few):
     options = {"method": "rff", "size": 4 * (6 + OVERSAMPLING)}
     dense, sketched = (fitted(few, **options, solver=solver) for solver in ("dense", "randomized"))
     np.testing.assert_allclose(sketched.solution.eigenvalues, dense.solution.eigenvalues, rtol=1e-10)
-    assert sketched.moments is None
+    assert sketched.sums is None
     # More components than features are lowered.
     assert fitted(few, method="rff", size=20, n_components=50, solver="randomized").components <= 20
 
@@ -72,18 +68,3 @@ def test_a_kernel_that_is_zero_for_all_rows_or_with_all_landmarks_is_an_error_of
         fitted(X, landmarks=np.eye(3, 64) * 1e6, size="auto")
     with pytest.raises(DataError, match=r"sigma=1e\+12 is \de\+\d\d times the length .* use sigma=\d+\.\d"):
         fitted(X, sigma=1e12, size="auto")
-
-
-def test_rounding_of_what_landmarks_miss_does_not_count():
-    values = np.array([10.0, 5.0, 2.0])
-    solution = Solution(np.zeros(4), np.zeros((4, 3)), values, 20.0)
-
-    for rounding, missed, moved in (
-        (0.009, np.full(3, 0.1), False),
-        (0.011, np.full(3, 0.3), True),
-        (0.011, None, True),
-        (0.04, np.full(3, 0.5), False),
-        (0.06, np.full(3, 0.5), True),
-    ):
-        certified = Certificate(rounding=np.array([0, 0, rounding]), missed=missed, trace_error=1.0)
-        assert moved_by_rounding(Solved(solution, certified, ()), 0.01) == moved

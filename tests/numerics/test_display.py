@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from bigkpca.numerics.certificates import Certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from bigkpca.comparing import Comparison
 from bigkpca.comparing.results import group_trials
 from bigkpca.comparing.trials import TrialResult
 from bigkpca.data.rows import ArrayRows
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
 
 X = np.random.default_rng(0).normal(size=(300, 8))
@@ -51,7 +51,7 @@ def fitted(**options):
 )
 def test_a_model_and_its_parts_are_told_in_a_few_lines(options):
     model = fitted(**options)
-    for value in (model, model.certificate, model.features, model.solution, model.moments, model.decoder):
+    for value in (model, model.certificate, model.features, model.solution, model.sums, model.drawn, model.decoder):
         assert len(repr(value)) < 1500
         assert len(repr(value).splitlines()) <= 15
         assert "array([[" not in repr(value)
@@ -67,20 +67,19 @@ def test_what_is_told_of_a_model():
     model = fitted()
     told = repr(model)
     assert told.startswith("Model of 20 components\n  method     nystroem\n")
-    for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  auto", "... 17 more"):
+    for fact in ("landmarks  40", "rows       300", "columns    8", "pre-image  fixed-point", "... 17 more"):
         assert fact in told
     assert f"{model.solution.eigenvalues[0]:.5g}" in told
     found = model.certificate
-    shown, share = found.summary().columns, share_at_most(found.relative_trace_error)
+    shown, share = found.summary().columns, share_at_most(found.unexplained)
     assert f"unexplained  {share} of the variance at most (proven)" in repr(found)
-    assert all(shown["proven at least"] <= found.eigenvalue_lower)  # no bound is nearer in print
-    assert all(shown["proven at most"] >= found.eigenvalue_upper)
+    assert all(shown["proven at least"] <= found.lower)  # no bound is nearer in print
+    assert all(shown["at most, 95%"] >= found.upper)
     assert "<td>landmarks</td><td>40</td>" in model._repr_html_()
 
 
 def test_other_values_tell_their_shapes_or_that_they_are_empty():
-    assert repr(Certificate()) == "Certificate that says nothing"
-    assert Certificate()._repr_html_() == "<div><p><b>Certificate that says nothing</b></p></div>"
+    assert repr(Certificate.of(2)).startswith("Certificate\n  trust  2 doubtful\n")
     assert repr(ArrayRows(X)).startswith(
         "ArrayRows(where='the array', name=None, names=None, one_hot=(), values=<float64 (300, 8)>"
     )

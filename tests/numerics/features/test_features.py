@@ -58,16 +58,11 @@ def test_equal_values_of_any_dtype_give_equal_features():
         assert trace == expected_trace
 
 
-def test_a_tall_tile_is_evaluated_in_pieces_which_a_watcher_sees_in_order():
+def test_a_tall_tile_is_evaluated_in_pieces():
     X = np.random.default_rng(0).normal(size=(2100, 300))
     offset, kernel = X.mean(axis=0), Polynomial(degree=2, gamma=0.01)
-    features, seen = kernel_rows(kernel, X[:3], offset), []
-    watched = features.tiles([X], len(X), lambda rows, shifted: seen.append((rows, shifted.copy())))
-    ((V, diagonal),) = watched
-    height = piece_rows(300, 8)
-    assert [len(rows) for rows, _ in seen] == [height, height, 2100 - 2 * height]
-    assert_array_equal(np.concatenate([rows for rows, _ in seen]), X)
-    assert_array_equal(np.concatenate([shifted for _, shifted in seen]), X - offset)
+    assert piece_rows(300, 8) < len(X)
+    ((V, diagonal),) = kernel_rows(kernel, X[:3], offset).tiles([X], len(X))
     assert_allclose(V, (1 + 0.01 * (X - offset) @ (X[:3] - offset).T) ** 2, rtol=1e-12)
     assert_allclose(diagonal, (1 + 0.01 * ((X - offset) ** 2).sum(axis=1)) ** 2, rtol=1e-12)
 

@@ -4,16 +4,13 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from bigkpca.numerics.certificates.sampling import Draw, Residuals, Sampler
-from bigkpca.numerics.rounding import Farthest
 from numpy.testing import assert_array_equal
 
 from bigkpca.numerics.array_api import dtype_of, on_host
-from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.evaluation import block_sums, probes
+from bigkpca.numerics.drawing import Draw, Measure, Sampler
 from bigkpca.numerics.features import Columns, FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Spectrum
-from bigkpca.numerics.moments import shifted_sums, square_of
+from bigkpca.numerics.moments import Rounding, shifted_sums, square_of
 from bigkpca.numerics.solvers import add_strip, block_action
 from tests.helpers.devices import agree, every_device, every_dtype, place
 
@@ -115,21 +112,6 @@ def test_columns_of_weight_0_are_0_where_differences_overflow(dtype, device):
 
 
 @every_device
-def test_maps_on_a_device_watch_rows_as_they_are_given(device):
-    X, seen = rows(3000).astype("f4"), []
-    features = maps("float32")["kernels"]
-    there = features.placed(place(device))
-    far, far_there = Farthest(), Farthest()
-    next(features.tiles([X], 3000, far.see))
-    next(there.tiles([X], 3000, lambda *given: (seen.append(given), far_there.see(*given))))
-    assert all(each is X for each, _ in seen)
-    largest = np.sort(np.argsort((features.shifted(X).astype(np.float64) ** 2).sum(axis=1))[-16:])
-    assert_array_equal(far_there.found.X, X[largest])
-    assert_array_equal(far_there.found.X, far.found.X)
-    agree(far_there.found.squares, far.found.squares, "float32")
-
-
-@every_device
 def test_strings_have_features(device):
     X = np.random.default_rng(0).integers(1, 4, (40, 9)).astype("u1")
     features = KernelRows(Spectrum(2), np.zeros(9), X[:5].astype("f4"))
@@ -161,7 +143,7 @@ def test_sums_of_tall_tiles(weighted, far, dtype, device):
 
     def summed(where):
         tiles = [(where(V[part]), diagonal[part]) for part in parts]
-        return shifted_sums(tiles, shift, [w[part] for part in parts] if weighted else None)
+        return shifted_sums(tiles, shift, Rounding.unknown(7), [w[part] for part in parts] if weighted else None)
 
     u = w if weighted else np.ones(len(V))
     A = V.astype(np.float64) - shift
@@ -171,7 +153,6 @@ def test_sums_of_tall_tiles(weighted, far, dtype, device):
     for sums in (summed(np.copy), summed(place(device))):
         assert sums.count == (u > 0).sum()
         np.testing.assert_allclose([sums.weight, sums.trace], [u.sum(), u @ diagonal], rtol=1e-12)
-        assert sums.largest == diagonal[u > 0].max()
         size = precise * np.sqrt(squares) + 1e-14 * np.sqrt(np.diag(scatter))
         assert (np.abs(sums.total - total) <= size * np.sqrt(u.sum())).all()
         found = square_of(sums.products, 7)
@@ -203,25 +184,6 @@ def test_actions_of_tall_tiles(weighted, dtype, device):
 
 @every_device
 @every_dtype
-@pytest.mark.parametrize("name", ["kernels", "pairs", "sketch"])
-def test_sums_of_an_evaluation(name, dtype, device):
-    features, X = maps(dtype)[name], rows(300)
-    rng = np.random.default_rng(3)
-    mean, components = (rng.normal(size=shape) for shape in ((features.size,), (features.size, 2)))
-    solution = Solution(mean, components, np.array([2.0, 1.0]), 3.0, 0.0, None)
-    given = probes(features, solution, X[:20], None, None)
-    tiles = [X[:200], X[200:]]
-    here = block_sums(tiles, features, solution, given, 200)
-    there = block_sums(tiles, features.placed(place(device)), solution.placed(place(device)), given, 200)
-    for part in fields(here):
-        found = getattr(there, part.name)
-        assert isinstance(found, int | float | np.ndarray)
-        assert part.name == "count" or np.asarray(found).dtype == np.float64
-        agree(found, getattr(here, part.name), dtype)
-
-
-@every_device
-@every_dtype
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), Matern(2.0, 2.2), Laplacian(3.0) + Linear()], ids=str)
 def test_strips_of_the_gram_matrix(kernel, dtype, device):
     X = np.random.default_rng(0).normal(size=(130, 3)).astype(dtype)
@@ -236,11 +198,10 @@ def test_strips_of_the_gram_matrix(kernel, dtype, device):
 
 
 @every_device
-def test_rows_are_drawn_by_their_residuals(device):
+def test_rows_are_drawn_by_their_measures(device):
     features, X = maps("float64")["kernels"], rows(400)
-    P = np.linalg.inv(np.linalg.cholesky(features.gram() + 1e-6 * np.eye(5))).T
-    residuals = Residuals(np.arange(5)[::2], np.asarray(P[::2, ::2]))
-    draw, drawn = Draw(residuals, 30, 0.0, 7), []
+    measure = Measure.of_landmarks(features.gram(), np.arange(5)[::2], np.dtype("float64"))
+    draw, drawn = Draw(measure, 30, 0.0, 7), []
     for each in (features, features.placed(place(device))):
         sampler = Sampler(draw, 0)
 
@@ -254,4 +215,4 @@ def test_rows_are_drawn_by_their_residuals(device):
         drawn.append(sampler.found)
     assert len(drawn[0].X) > 10
     assert_array_equal(drawn[1].X, drawn[0].X)
-    agree(drawn[1].residuals, drawn[0].residuals, "float64")
+    agree(drawn[1].measures, drawn[0].measures, "float64")

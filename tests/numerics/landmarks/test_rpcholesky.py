@@ -1,7 +1,5 @@
 """Randomly pivoted Cholesky: its law, its stops, and rejection from stale bounds."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -79,14 +77,12 @@ def test_the_stop_is_the_first_block_whose_trace_error_is_within_tolerance(toler
     assert trace_error(X, chosen[: max(len(chosen) - 10, 0)]) > tolerance * 120  # blocks hold ten at most
 
 
-def test_tiles_and_threads_do_not_matter(monkeypatch):
+def test_tiles_do_not_matter(monkeypatch):
     X = rows(0, n=150)
     whole = rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0))
     assert (np.diff(whole) < 0).any()  # their order is that of choice and not of rows
     monkeypatch.setattr(sampling, "_TILE_ROWS", 11)  # else a sample of several tiles takes seconds
     assert_array_equal(rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0)), whole)
-    with ThreadPoolExecutor(2) as pool:
-        assert_array_equal(rpcholesky_rows(X, KERNEL, 40, 0.0, np.random.default_rng(0), pool.map), whole)
 
 
 def naive_thinned(residual, bound, least, chances):
