@@ -12,13 +12,12 @@ the same rows, for every method. Source: `docs/numerics.md`, section 14.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.display import ShowsSummary, Summary, counted, plus_minus
-from bigkpca.numerics.linalg import arrays_of
 
 CONFIDENCE = 0.95
 
@@ -101,11 +100,6 @@ class Certificate(ShowsSummary):
         solid &= (known | (share <= MISSED)) & (self.rounding <= SMALL)
         fair &= (known | (share <= (1 if self.confidence else MISSED))) & (self.rounding <= MODERATE)
         return tuple(np.select([solid, fair], ["solid", "fair"], "doubtful").tolist())
-
-    shapes: ClassVar[dict[str, tuple[str, ...]]] = dict.fromkeys(
-        ("lower", "upper", "estimate", "standard_error", "cosine", "rounding", "residuals", "missed"), ("r",)
-    )
-    arrays = arrays_of
 
     @property
     def error(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -142,9 +143,9 @@ def _listed(values: Array) -> Any:
 
 def certificate_info(certificate: Certificate) -> dict[str, Any]:
     """The certificate as JSON-ready values; None where nothing is known."""
-    arrays = {name: _listed(values) for name, values in certificate.arrays().items()}
-    numbers = {"unexplained": certificate.unexplained, "confidence": certificate.confidence}
-    return arrays | numbers | {"trust": list(certificate.trust)}
+    known = {each.name: getattr(certificate, each.name) for each in fields(certificate)}
+    plain = {name: _listed(value) if isinstance(value, np.ndarray) else value for name, value in known.items()}
+    return plain | {"trust": list(certificate.trust)}
 
 
 def _blocks_info(path: str, about: Mapping[str, Any]) -> dict[str, Any]:

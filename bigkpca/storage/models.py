@@ -2,7 +2,7 @@
 
 A model may come from anyone: its digest protects against accidents, not against malice. So Zarr sees only metadata of
 the form that `groups.create_array` writes, without a compressor, and nothing is read that claims to be larger than its
-files. Shapes are defined in the classes themselves (`shapes` of feature maps, decoders and the certificate).
+files. Shapes are defined in the classes themselves (`shapes` of feature maps and decoders).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _PARTS: dict[str, tuple[type, Mapping[str, Shape]]] = {
         ShiftedSums,
         {"about": ("D",), "total": ("D",), "products": ("packed",), "errors": ("D",), "coarse": ("D",)},
     ),
-    "certificate": (Certificate, Certificate.shapes),
+    "certificate": (Certificate, {each.name: ("r",) for each in fields(Certificate) if "Array" in str(each.type)}),
     "drawn": (DrawnRows, DrawnRows.shapes),
     "calibration": (Calibration, Calibration.shapes),
 }

@@ -32,9 +32,9 @@ from bigkpca.numerics.preimages.base import (
     joined,
     reconstructing,
 )
-from bigkpca.numerics.preimages.distances import Distances, DistancesDecoder
-from bigkpca.numerics.preimages.fixed_point import FixedPoint, FixedPointDecoder
-from bigkpca.numerics.preimages.ridge import Denoising, KernelDecoder, Ridge
+from bigkpca.numerics.preimages.distances import Distances
+from bigkpca.numerics.preimages.fixed_point import FixedPoint
+from bigkpca.numerics.preimages.ridge import Denoising, Ridge
 from bigkpca.numerics.registry import Registry
 
 __all__ = [
@@ -70,14 +70,6 @@ PREIMAGES: Registry[Any] = Registry(
     ),
 )
 to_dict, from_dict = PREIMAGES.to_dict, PREIMAGES.from_dict
-_DECODERS: dict[str, type[Decoder]] = {
-    decoder.name: decoder
-    for decoder in (
-        FixedPointDecoder,
-        KernelDecoder,
-        DistancesDecoder,
-    )
-}
 
 
 def named(name: str) -> Preimage:
@@ -95,6 +87,7 @@ def named(name: str) -> Preimage:
 
 def decoder_class(name: str) -> type[Decoder]:
     """The class of decoders with this name. Raises SpecError for unknown names."""
-    if name not in _DECODERS:
-        raise unknown_name("decoder", name, list(_DECODERS))
-    return _DECODERS[name]
+    known = {kind.name: kind for kind in Decoder.__subclasses__()}
+    if name not in known:
+        raise unknown_name("decoder", name, list(known))
+    return known[name]
