@@ -74,7 +74,7 @@ class KMeans:
         if not kernel.on_vectors:
             raise SpecError(
                 "landmarks='kmeans' uses averages of rows, for which a kernel function may not be defined: use "
-                "'rpcholesky', 'uniform', 'leverage' or 'basic-patterns', or declare kernels.Function(f, vectors=True)"
+                "'rpcholesky', 'uniform' or 'basic-patterns', or declare kernels.Function(f, vectors=True)"
             )
         m = len(sample)
         start = rng.choice(m, min(size, m), replace=False)
