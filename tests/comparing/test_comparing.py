@@ -25,6 +25,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
+from bigkpca.numerics import landmarks
 from bigkpca.spec import FitSpec
 from tests.comparing.options import COMPONENTS, FEW, SIZES
 from tests.execution.test_tls import certificates, configured, options_of
@@ -39,7 +40,7 @@ def key_of(trial):
 
 
 def test_every_method_size_and_seed_is_tried_once_and_stands_in_the_csv_and_the_figure(compared):
-    ruled = [("nystroem", rule) for rule in ("kmeans", "uniform", "rpcholesky", "basic-patterns")]
+    ruled = [("nystroem", rule) for rule in landmarks.RULES]
     ways = [*ruled, ("columns", ""), ("rff", ""), ("rff-pca", "")]
     wanted = [(*way, size, 0) for way in ways for size in SIZES]
     assert sorted(map(key_of, compared.trials)) == sorted([("exact", "", 400, 0), *wanted])
