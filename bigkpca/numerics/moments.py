@@ -350,6 +350,8 @@ def shifted_sums(
     work, shifted = np.empty(0), shift
     for V, diagonal, w in weighted_tiles(tiles, weights):
         rows, dtype = V.shape[0], dtype_of(V)
+        if not rows:
+            continue
         if not work.shape[0] or dtype_of(shifted) != dtype:
             work, shifted = work_space(V), moved(shift.astype(dtype), V)
             total, products, squares = moved(total, V), moved(products, V), moved(squares, V)

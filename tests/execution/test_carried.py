@@ -86,9 +86,9 @@ def test_what_is_read_of_rows_is_in_order(tmp_path):
     sources += [da.from_array(lay(X), chunks=(20, 2)) for lay in ASKEW.values()]
     for source in [*sources, as_zarr(tmp_path, np.asfortranarray(X), (16, 3)), tmp_path / "f.npy"]:
         rows = open_rows(source)
-        read = [rows.block(5, 20), rows.block(5, 20, slice(1, 3)), take(rows, np.array([3, 7, 31]))]
+        read = [rows.block(5, 20), rows.block(20, 30), take(rows, np.array([3, 7, 31]))]
         read += [next(tiles(rows, 0, 50, 16))]
-        for found, expected in zip(read, [X[5:20], X[5:20, 1:3], X[[3, 7, 31]], X[:16]], strict=True):
+        for found, expected in zip(read, [X[5:20], X[20:30], X[[3, 7, 31]], X[:16]], strict=True):
             assert in_order(found), source
             np.testing.assert_array_equal(found, expected)
 
