@@ -225,11 +225,11 @@ def _solutions(
     method, asked, center = spec.method_value, spec.n_components, spec.center
     judged_by: Method = method if span is None else Nystroem()
     if method == judged_by and isinstance(asked, int):
-        wide = judged_by.solve(moments, features, asked + max(asked, _SPARE), center, tolerance, span)
+        wide = judged_by.solve(moments, features, _wider(asked), center, tolerance, span)
         return wide.first(asked), wide
     solution = method.solve(moments, features, asked, center, tolerance, span)
     r = len(solution.eigenvalues)
-    return solution, judged_by.solve(moments, features, r + max(r, _SPARE), center, tolerance, span)
+    return solution, judged_by.solve(moments, features, _wider(r), center, tolerance, span)
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
@@ -273,8 +273,7 @@ def _of_landmarks(
     else:
         missed = missed_of_any(error, span.trace_error)
     judged = _judged(error, wide, missed, span.moments.weight if spec.center else np.inf)
-    every = len(wide.eigenvalues) >= len(signs) - spec.center
-    others = missed.norm + (0.0 if every else float(wide.eigenvalues[-1]))
+    others = missed.norm + _below(wide, r, features)
     cosine = _padded(judged.cosines(others), r, 0.0)
     if spec.method_value != Nystroem():
         cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
@@ -325,7 +324,7 @@ def _of_random_features(
     r = len(solution.eigenvalues)
     missed = missed_of_any(error, moments.trace - moments.squares - added * moments.weight)
     judged = _judged(error, wide, missed, moments.weight if spec.center else np.inf, added)
-    others = missed.norm + float(wide.eigenvalues[-1]) * (len(wide.eigenvalues) < features.size - spec.center)
+    others = missed.norm + _below(wide, r, features)
     bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
     rounding = (1 - bounds.lower / wide.eigenvalues)[:r]
     nothing, all_of_it = np.zeros(r), np.full(r, np.inf)
@@ -336,6 +335,16 @@ def _of_random_features(
         rounding=rounding,
         **_estimated(judged, solution.eigenvalues, nothing, all_of_it, rounding, missed, others),
     )
+
+
+def _below(wide: Solution, r: int, features: FeatureMap) -> float:
+    """The largest eigenvalue of the directions beyond those of a solution that is wider than one of r components."""
+    rank_ended_it = len(wide.eigenvalues) < _wider(r)
+    return float(rank_tolerance(features.dtype) * wide.eigenvalues[0] if rank_ended_it else wide.eigenvalues[-1])
+
+
+def _wider(count: int) -> int:
+    return count + max(count, _SPARE)
 
 
 def _judged(error: DrawnError, wide: Solution, missed: Missed, centred: float, added: float = 0.0) -> Estimates:

@@ -15,6 +15,7 @@ from bigkpca.errors import Array
 _SHORT = 6  # arrays with more entries are shown by dtype and shape
 _ROUNDED = 1e-12  # of a share: the last digit of a float must not turn 50 % into 50.1 %
 _DECIMALS = 7  # with more, powers of ten are shorter
+_LONG = 1e15  # a float has no more digits
 _LINES, _TABLE_LINES = 3, 10  # components that are listed, in text and in HTML
 
 
@@ -56,7 +57,9 @@ def plus_minus(value: float | None, error: float | None) -> str:
     if not (np.isfinite(value) and 0 < error < np.inf):
         return number(value)
     decimals = max(0, 1 - int(np.floor(np.log10(error))))
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}" if decimals < _DECIMALS else f"{value:.6g} ± {error:.1e}"
+    if decimals >= _DECIMALS or abs(value) >= _LONG:
+        return f"{value:.6g} ± {error:.1e}"
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def share_at_least(share: float, digits: int = 2) -> str:

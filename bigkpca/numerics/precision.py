@@ -38,6 +38,8 @@ _ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding
 _NOISE = 1e-12  # of the largest eigenvalue
 _KERNEL_ROWS = 128
 _FARTHEST = 64
+_ALL = 2.0  # the largest relative error of a kernel that matters
+_CHANGED = 1e-3  # of k(x, x): by more, k(x, y) differs if y is x moved by rounding and x is far
 
 
 class InSingle(NamedTuple):
@@ -103,7 +105,7 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
         exact -= np.where(np.isfinite(rounded), rounded, shift)
         off = single.values - exact
         off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
-        root = max(float(np.sqrt(np.abs(diagonal).sum())), np.finfo(float).tiny)
+        root = float(np.sqrt(np.abs(diagonal).sum())) or 1.0  # of a kernel without a diagonal nothing is bounded
         errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
         # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
         beta = _SAFETY * max(_norm_of_sums(single), _SINGLE) + D * 2.0**-52
@@ -131,25 +133,40 @@ def errors_in_double(kernel: Kernel, Z: Array) -> Array:
     rows, where k is known, and of a row that is moved by rounding, where it hardly changes.
 
     Kernels of |x - y| have errors of the root of the precision at rows that are equal or nearly so, and those of rows
-    far from the offset exceed all other errors.
+    far from the offset exceed all other errors. Rows so far that k does change there show nothing, nor do codes, which
+    a kernel may only compare.
     """
     rows = Z.astype(np.float64)
-    signs = (-1.0) ** np.arange(rows.size).reshape(rows.shape)
     K = kernel(rows, rows)
-    off = np.abs(K - kernel(rows, rows * (1 + 2 * _DOUBLE * signs)))
-    return np.maximum(off, np.diag(np.abs(np.diag(K) - kernel.diagonal(rows))))
+    at_equal = np.diag(np.abs(np.diag(K) - kernel.diagonal(rows)))
+    if may_be_codes(kernel, rows):
+        return at_equal
+    signs = (-1.0) ** np.arange(rows.size).reshape(rows.shape)
+    moved_rows = rows * (1 + 2 * _DOUBLE * signs)
+    off = np.abs(K - kernel(rows, moved_rows))
+    if kernel.stationary:
+        own = kernel(np.zeros_like(rows[:1]), moved_rows - rows)[0]
+        off[:, np.abs(own - kernel.diagonal(rows)) > _CHANGED * np.abs(own)] = 0
+    return np.maximum(at_equal, off)
+
+
+def may_be_codes(kernel: Kernel, Z: Array) -> bool:
+    """Whether rows Z (q, d) may be codes, which are not numbers to a kernel."""
+    return not kernel.on_vectors and bool((np.rint(Z) == Z).all())
 
 
 def _visible_error(features: KernelRows) -> float:
-    """The largest of these errors between landmarks, relative to √(k(s, s) k(t, t))."""
+    """The largest of these errors between landmarks, relative to √(k(s, s) k(t, t)) or, if larger, to k(s, t)."""
     landmarks, largest = features.landmarks, 0.0
     for start in range(0, len(landmarks), _KERNEL_ROWS):
-        piece = landmarks[start : start + _KERNEL_ROWS]
-        roots = np.sqrt(np.abs(features.kernel.diagonal(piece.astype(np.float64))))
+        piece = landmarks[start : start + _KERNEL_ROWS].astype(np.float64)
+        roots = np.sqrt(np.abs(features.kernel.diagonal(piece)))
         with np.errstate(all="ignore"):
-            off = errors_in_double(features.kernel, piece) / np.maximum(np.outer(roots, roots), np.finfo(float).tiny)
-        largest = max(largest, float(np.nan_to_num(off, nan=np.inf).max()))
-    return largest
+            sizes = np.maximum(np.outer(roots, roots), np.abs(features.kernel(piece, piece)))
+            off = errors_in_double(features.kernel, piece)
+            relative = np.divide(off, sizes, out=np.zeros_like(off), where=sizes != 0)
+        largest = max(largest, float(np.nan_to_num(relative, nan=np.inf).max()))
+    return min(largest, _ALL)
 
 
 def error_of_gram(features: KernelRows) -> float:
@@ -218,8 +235,10 @@ def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
 
 
 def moved_by_rounding(features: KernelRows) -> float:
-    """The largest change of a kernel of the farthest landmarks, each moved by one rounding error."""
+    """The largest change of a kernel of the farthest landmarks, each moved by one rounding error; 0 for codes."""
     Z = features.landmarks[farthest(features.landmarks, _FARTHEST)].astype(np.float64)
+    if may_be_codes(features.kernel, Z):
+        return 0.0
     signs = np.random.default_rng(0).choice([-1.0, 1.0], Z.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.abs(features.kernel.gram(Z) - features.kernel.gram(Z * (1 + np.finfo(features.dtype).eps * signs)))

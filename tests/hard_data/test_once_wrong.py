@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.spatial.distance import cdist
 
-import bigkpca
 from bigkpca import KernelPCA, kernels, methods
 from bigkpca.errors import (
     DataError,
@@ -138,9 +137,9 @@ def test_single_precision_that_was_asked_for_is_warned_of_where_it_counts():
     X = normal(500) + np.float32(3000)
     with pytest.warns(FewerComponentsWarning, match="the others would be rounding errors"):
         KernelPCA(5, kernel="polynomial", size=50, dtype="float32", random_state=0).fit(X)
-    options = {"sigma": 100.0, "size": 50, "landmarks": "uniform", "random_state": 0}
+    options = {"sigma": 1000.0, "size": 50, "landmarks": "uniform", "random_state": 0}  # k(x, y) is nearly 1
     with pytest.warns(RoundingWarning, match=r"rounding in float32 may move an eigenvalue by 0\.\d+ of itself"):
-        kpca = KernelPCA(3, dtype="float32", **options).fit(100 * normal(500)[:, :1] + normal(500) * 0.01)
+        kpca = KernelPCA(3, dtype="float32", **options).fit(normal(500))
     assert "doubtful" in kpca.certificate_.trust
 
 
@@ -213,17 +212,6 @@ def mixed():
     X = np.column_stack([A, ~A, 0.4 * (rng.random(2000) < 0.9)]).astype(float)
     S = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [1, 2, 0.0]])
     return X, KernelPCA(2, kernel="linear", center=False, landmarks=S, random_state=0).fit(X)
-
-
-@pytest.mark.full
-def test_intervals_of_an_evaluation_hold_what_scores_explain_and_not_eigenvalues():
-    X, kpca = mixed()
-    Y = kpca.transform(X).astype(np.float64)
-    explained = np.linalg.norm(X.T @ (Y / np.linalg.norm(Y, axis=0)), axis=0) ** 2  # u'Kc u
-    intervals = np.array([bigkpca.evaluate(kpca, X, sample=400, random_state=seed).intervals for seed in range(20)])
-    for truth, least, most in ((explained, 0.85, 1), (eigenvalues(X @ X.T, center=False)[:2], 0, 0.1)):
-        shares = ((intervals[:, :, 0] <= truth) & (truth <= intervals[:, :, 1])).mean(axis=0)
-        assert ((least <= shares) & (shares <= most)).all(), shares
 
 
 def test_components_that_what_is_missed_may_mix_are_not_solid():
