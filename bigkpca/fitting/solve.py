@@ -454,7 +454,7 @@ def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificat
 def _by_sketch(
     rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine
 ) -> tuple[Solution, str]:
-    """Leading eigenpairs of the scatter of the features from `sketch.PASSES` passes, without the D × D matrix."""
+    """Leading eigenpairs of the scatter of the features from `solvers.PASSES` passes, without the D × D matrix."""
     assert isinstance(spec.n_components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 
