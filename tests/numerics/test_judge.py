@@ -93,6 +93,13 @@ def test_without_a_finite_error_nothing_is_bounded(X):
     assert missed_of_positive(more, given, np.random.default_rng(0)).bound == np.inf
 
 
+def test_the_bound_is_that_of_95_percent(X):
+    half = np.full(1, 0.5)
+    one = DrawnError(half[:, None], np.zeros((1, 1)), np.ones(1), half, 0.0)
+    found = missed_of_positive(one, drawn(X[:1], half), np.random.default_rng(0))
+    assert_allclose([found.norm, found.bound], [1, upper_mean(1, 0.05)], rtol=1e-3)
+
+
 @pytest.mark.parametrize("s", [0.0, 5e-324, 1e-9, 1.0, 1e4, 1e10, 1e20, 1e40, 1e300])
 def test_the_upper_mean_satisfies_its_equation_in_any_range(s):
     """With y = p / s - 1, s (y - ln(1 + y)) is the limit; here in more digits than float64 has."""
@@ -207,6 +214,12 @@ def test_estimates_are_right_on_average_and_know_their_errors(X, fit):
     assert np.mean(np.abs(values - exact.eigenvalues[:5]) <= 1.96 * errors) >= 0.9
     plain = np.abs(fit[2].eigenvalues[:5] - exact.eigenvalues[:5])
     assert (np.abs(values - exact.eigenvalues[:5]).mean(axis=0) < plain / 2).all()
+
+
+def test_a_row_counts_once_beside_itself():
+    E, p = 3 * np.eye(100), np.full(100, 0.25)  # a quarter of 400 rows
+    error = DrawnError(E, np.zeros((100, 1)), np.ones(100), p, 0.0)
+    assert_allclose(estimates(error, np.full((100, 1), 0.05), np.array([100.0])).eigenvalues, 103)
 
 
 def test_variances_are_those_of_the_double_sum():

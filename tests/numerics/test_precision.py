@@ -166,6 +166,7 @@ def test_without_rounding_bounds_are_the_values_and_with_too_much_nothing():
     for each in (*exact, *bounds(Slack.of(features, zero), values, A)):
         assert_allclose(each, values, rtol=1e-12)
     for huge in (1e3, 1e300, np.inf, np.nan):
-        found = bounds(Slack.of_features(features, none + huge, none + huge), values, A)
-        assert not found.lower.any()
-        assert (found.upper >= values).all()
+        for errors, coarse in ((huge, huge), (huge, 0), (0, huge)):
+            found = bounds(Slack.of_features(features, none + errors, none + coarse), values, A)
+            assert not found.lower.any()
+            assert (found.upper >= values).all()
