@@ -105,7 +105,7 @@ def draw_landmarks(
     """
     rows = open_rows(X)
     spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, random_state=random_state)
-    fit = replace(resolve(spec, rows), most_drawn=0)  # no rows for bounds or a reference, which only a model has
+    fit = replace(resolve(spec, rows), most_drawn=0)  # no rows for a certificate, which only a model has
     with RunOptions().engine() as engine, single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         prepared = prepare_sample(rows, fit, engine)
         return prepared.columns.unshifted(choose_landmarks(prepared, fit, engine))

@@ -103,7 +103,7 @@ def of_devices(names: Iterable[str]) -> Provenance:
     return {} if found == [CPU] else {"devices": found}
 
 
-_FIRST = 100  # size of a fit with a tolerance
+_FIRST = 100  # the first size of a fit with a tolerance
 
 
 def sizes(fit: ResolvedFit) -> list[int]:

@@ -14,7 +14,8 @@ from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, fit_blocks
 from bigkpca.execution.tasks import block_tasks
-from bigkpca.fitting.solve import chosen_components, of_gram
+from bigkpca.fitting.certify import of_gram
+from bigkpca.fitting.solve import chosen_components
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import GivenKernels

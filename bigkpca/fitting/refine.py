@@ -15,7 +15,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import computed_in_single, gather, gram_product, read_rows
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
-from bigkpca.fitting.solve import of_products
+from bigkpca.fitting.certify import of_products
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Columns, KernelRows

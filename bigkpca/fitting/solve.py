@@ -8,40 +8,29 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, DataError, RoundingError, check_overflow
+from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import action_of, computed_in_single, sums_of
+from bigkpca.fitting.certify import of_gram, of_landmarks, of_random_features, wider
 from bigkpca.fitting.features import Choice, ChosenFeatures, choice
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.numerics import eigenpairs, precision
-from bigkpca.numerics.certificate import CONFIDENCE, Certificate
+from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.drawing import Draw, DrawnRows, Measure, least_threshold
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
-from bigkpca.numerics.judge import (
-    DrawnError,
-    Estimates,
-    Missed,
-    agreement_of,
-    cosine_of_both,
-    error_of,
-    estimates,
-    missed_of_any,
-    missed_of_positive,
-)
-from bigkpca.numerics.linalg import ALGEBRA, rank_tolerance, rounding_of_eigenvalues
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Exact, Method, Nystroem
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, Rounding, ShiftedSums, represented
-from bigkpca.numerics.precision import Kept, Measured, Slack
-from bigkpca.numerics.random_streams import KRYLOV, SKETCH, random_stream
+from bigkpca.numerics.precision import Measured, Slack
+from bigkpca.numerics.random_streams import SKETCH, random_stream
 from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
 from bigkpca.numerics.span import Basis, Span, basis_of
 from bigkpca.spec import FitSpec, ResolvedFit
 
-_NEGATIVE = -1e-6  # share: below the error of kernel functions in float32
-_SPARE = 10  # components beyond those that are wanted, with which the last of these may mix
+_NEGATIVE = -1e-6  # of the largest eigenvalue: functions of users may compute in float32
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,7 @@ class Solved:
     digest: str = ""
 
     def model(self, features: FeatureMap, provenance: Provenance) -> Model:
-        """The model, without its reference and decoder."""
+        """The model, without decoder and calibration."""
         return Model(
             features,
             self.solution,
@@ -74,7 +63,7 @@ class Ready:
     """Features ready for a pass: the basis of the span of their landmarks, and their rounding."""
 
     features: FeatureMap
-    basis: Basis | None  # without landmarks, or if kernels overflow
+    basis: Basis | None  # none without landmarks, and if kernels overflow
     rounding: Rounding
 
 
@@ -154,10 +143,8 @@ def solve_rows(
         check_fits(rows, fit.changed(dtype="float64"), engine, limit)
         reason = "rounding in float32 could move a wanted eigenvalue, or what landmarks miss, by more than 1 %"
         more_precise.append(choice("dtype", "float64", reason))
-    few = chosen.few[: precision.MEASURED_ROWS]
-    weights = None if chosen.few_weights is None else chosen.few_weights[: len(few)]
     measure = measure_of(given.features, given.basis)
-    draw = draw_of(given.features, measure, few, weights, chosen.weight, fit)
+    draw = draw_of(given.features, measure, chosen.few, chosen.few_weights, chosen.weight, fit)
     found = sums_of(
         rows,
         given.features,
@@ -169,7 +156,7 @@ def solve_rows(
         draw=draw,
     )
     assert found.drawn is not None
-    solved = solve(found.sums, given.features, fit.spec, found.drawn, given.basis, few)
+    solved = solve(found.sums, given.features, fit.spec, found.drawn, given.basis, chosen.few)
     return given.features, replace(solved, digest=found.content, choices=(*solved.choices, *more_precise))
 
 
@@ -187,9 +174,9 @@ def solve(
     solution, wide = _solutions(spec, moments, features, span, tolerance)
     if has_landmarks(features):
         assert span is not None
-        certificate = _of_landmarks(features, solution, wide, span, kept, slack, drawn, spec)
+        certificate = of_landmarks(features, solution, wide, span, kept, slack, drawn, spec)
     else:
-        certificate = _of_random_features(features, moments, solution, wide, slack, drawn, spec)
+        certificate = of_random_features(features, moments, solution, wide, slack, drawn, spec)
     found = chosen_components(spec, solution, certificate)
     choices = found.choices
     if span is not None and basis is not None and span.basis.P.shape[1] < basis.P.shape[1]:
@@ -225,11 +212,11 @@ def _solutions(
     method, asked, center = spec.method_value, spec.n_components, spec.center
     judged_by: Method = method if span is None else Nystroem()
     if method == judged_by and isinstance(asked, int):
-        wide = judged_by.solve(moments, features, _wider(asked), center, tolerance, span)
+        wide = judged_by.solve(moments, features, wider(asked), center, tolerance, span)
         return wide.first(asked), wide
     solution = method.solve(moments, features, asked, center, tolerance, span)
     r = len(solution.eigenvalues)
-    return solution, judged_by.solve(moments, features, _wider(r), center, tolerance, span)
+    return solution, judged_by.solve(moments, features, wider(r), center, tolerance, span)
 
 
 def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
@@ -245,141 +232,11 @@ def _negative_on_few(features: FeatureMap, few: Array, center: bool) -> float:
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
-def _of_landmarks(
-    features: KernelRows,
-    solution: Solution,
-    wide: Solution,
-    span: Span,
-    kept: Kept | None,
-    slack: Slack,
-    drawn: DrawnRows,
-    spec: FitSpec,
-) -> Certificate:
-    """The certificate of a method with landmarks, from Nyström's solution with more components."""
-    P, signs = span.basis.P.astype(features.dtype), span.basis.signs
-    error = error_of(features, lambda V: V @ P, signs.astype(features.dtype), drawn)
-    values, r = solution.eigenvalues, len(solution.eigenvalues)
-    bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
-    rounding = _padded(1 - np.divide(bounds.lower, wide.eigenvalues), r, 1.0)
-    proven = span.basis.triangular and kept is not None
-    trace_error = 0.0
-    if proven:
-        assert kept is not None
-        coarse = ALGEBRA * span.moments.trace + kept.trace
-        _check_trace(span, coarse)
-        trace_error = min(max(span.trace_error, 0.0) + coarse, span.moments.trace)
-        missed = missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))
-        missed = replace(missed, bound=min(missed.bound, trace_error))
-    else:
-        missed = missed_of_any(error, span.trace_error)
-    judged = _judged(error, wide, missed, span.moments.weight if spec.center else np.inf)
-    others = missed.norm + _below(wide, r, features)
-    cosine = _padded(judged.cosines(others), r, 0.0)
-    if spec.method_value != Nystroem():
-        cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
-    if not proven:
-        apart = np.abs(values - _padded(wide.eigenvalues, r, 0.0))  # 0 for Nyström, whose eigenvalues these are
-        return Certificate.of(r, cosine=cosine, missed=(missed.bound + apart) / values, rounding=rounding)
-    lower = _padded(np.sort(bounds.lower)[::-1], r, 0.0)
-    upper = _padded(np.sort(bounds.upper)[::-1], r, float(bounds.upper[-1])) + missed.bound
-    explained = max(span.variance(spec.center) - trace_error, float(lower.sum()))
-    # Of other methods, the sum of the eigenvalues may exceed what the landmarks explain.
-    whole = max(explained + trace_error, solution.total_variance)
-    return Certificate.of(
-        r,
-        lower=lower,
-        upper=upper,
-        cosine=cosine,
-        missed=missed.bound / values,
-        rounding=rounding,
-        unexplained=1 - explained / whole if whole > 0 else 1.0,
-        confidence=CONFIDENCE if np.isfinite(missed.bound) else 0.0,
-        **_estimated(judged, values, lower, upper, rounding, missed, others),
-    )
-
-
-def _check_trace(span: Span, coarse: float) -> None:
-    """Raise RoundingError if landmarks explain more than there is, beyond rounding."""
-    if span.trace_error < -coarse:
-        raise RoundingError(
-            f"the landmarks explain {1 - span.trace_error / span.moments.trace:.9g} of Σ k(x, x), more than all of it: "
-            "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise "
-            "columns of very different size, or omit psd=True from a kernel function"
-        )
-
-
-def _of_random_features(
-    features: FeatureMap,
-    moments: Moments,
-    solution: Solution,
-    wide: Solution,
-    slack: Slack,
-    drawn: DrawnRows,
-    spec: FitSpec,
-) -> Certificate:
-    """The certificate of random features, whose error has either sign."""
-    added = features.unexplained(moments.squares, moments.weight)
-    ones = np.ones(features.size, features.dtype)
-    error = error_of(features, lambda V: V, ones, drawn, added)
-    r = len(solution.eigenvalues)
-    missed = missed_of_any(error, moments.trace - moments.squares - added * moments.weight)
-    judged = _judged(error, wide, missed, moments.weight if spec.center else np.inf, added)
-    others = missed.norm + _below(wide, r, features)
-    bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
-    rounding = (1 - bounds.lower / wide.eigenvalues)[:r]
-    nothing, all_of_it = np.zeros(r), np.full(r, np.inf)
-    return Certificate.of(
-        r,
-        cosine=judged.cosines(others)[:r],
-        missed=missed.bound / solution.eigenvalues,
-        rounding=rounding,
-        **_estimated(judged, solution.eigenvalues, nothing, all_of_it, rounding, missed, others),
-    )
-
-
-def _below(wide: Solution, r: int, features: FeatureMap) -> float:
-    """The largest eigenvalue of the directions beyond those of a solution that is wider than one of r components."""
-    rank_ended_it = len(wide.eigenvalues) < _wider(r)
-    return float(rank_tolerance(features.dtype) * wide.eigenvalues[0] if rank_ended_it else wide.eigenvalues[-1])
-
-
-def _wider(count: int) -> int:
-    return count + max(count, _SPARE)
-
-
-def _judged(error: DrawnError, wide: Solution, missed: Missed, centred: float, added: float = 0.0) -> Estimates:
-    """The estimates from the components of a solution with more of them than are wanted. `added` is what their
-    eigenvalues have beyond the squared lengths of their scores."""
-    lengths = np.sqrt(np.maximum(wide.eigenvalues - added, np.finfo(float).tiny))
-    Q = error.scores(wide.mean, wide.components) / lengths
-    return estimates(error, Q, wide.eigenvalues, centred)
-
-
-def _estimated(
-    judged: Estimates, values: Array, lower: Array, upper: Array, rounding: Array, missed: Missed, others: float
-) -> dict[str, Array]:
-    """The estimated eigenvalues and their standard errors; NaN where they may be those of missed directions."""
-    r = len(values)
-    if len(judged.eigenvalues) < r or not np.isfinite(missed.norm):
-        return {}
-    estimate = np.clip(judged.eigenvalues[:r], lower, upper)
-    estimate[(estimate <= 2 * missed.norm) | (values < missed.bound)] = np.nan
-    cut = judged.added[:r] * others / np.maximum(estimate - others, missed.norm)  # beyond the second order
-    errors = np.sqrt(judged.standard_errors[:r] ** 2 + cut**2 + (rounding * values) ** 2)
-    return {"estimate": estimate, "standard_error": np.where(np.isnan(estimate), np.nan, errors)}
-
-
-def _padded(values: Array, r: int, rest: float) -> Array:
-    """The first r values; other methods may have more components than Nyström's."""
-    return np.pad(values[:r], (0, max(r - len(values), 0)), constant_values=rest)
-
-
 def _exactly(features: KernelRows, few: Array, spec: FitSpec) -> tuple[Solution, Certificate]:
     """Solution and certificate of the exact method, whose landmarks are all rows."""
     kernel = features.kernel
     exact = features.in_precision(np.dtype(np.float64))
-    some = few[: precision.MEASURED_ROWS]
-    stored, given = features.shifted(some).astype(np.float64), exact.shifted(some)  # rounded, and as they are
+    stored, given = features.shifted(few).astype(np.float64), exact.shifted(few)  # rounded, and as they are
     # For a positive semidefinite kernel no entry exceeds the largest on the diagonal.
     entries = kernel.diagonal(features.landmarks) if kernel.positive else features.gram()
     largest = float(np.abs(entries).max())
@@ -388,56 +245,6 @@ def _exactly(features: KernelRows, few: Array, spec: FitSpec) -> tuple[Solution,
     solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
     _check_representable(features, solution, few)
     return solution, of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
-
-
-def of_gram(solution: Solution, largest: float, error: float, unit: float) -> Certificate:
-    """The certificate of the whole Gram matrix (n, n): its only error is rounding.
-
-    `largest` is its largest absolute entry, `error` the largest error of an entry; kernels of new rows have the
-    relative precision `unit`.
-    """
-    values, n = solution.eigenvalues, solution.components.shape[0]
-    # Rounding is that of the eigenvalue of largest absolute value, which may be negative.
-    slack = rounding_of_eigenvalues(n, error, largest, values[0] * max(1.0, -solution.negative))
-    return Certificate.of(
-        len(values),
-        lower=np.maximum(values - slack, 0),
-        upper=values + slack,
-        estimate=values.copy(),
-        standard_error=np.full(len(values), slack),
-        cosine=np.ones(len(values)),
-        missed=slack / values,
-        # Scores of kernels with independent errors: √n unit largest |a_j|, |a_j|² = 1 / lambda_j, over √lambda_j.
-        rounding=(slack + np.sqrt(n) * unit * largest) / values,
-        unexplained=0.0,
-        confidence=CONFIDENCE,
-    )
-
-
-def of_products(
-    solution: Solution, residuals: Array, start: Certificate, started: Array, rounding: float
-) -> Certificate:
-    """The certificate of eigenpairs from products with Kc: lower bounds with known residuals.
-
-    `rounding` is the norm of the error of K. What the products missed is bounded by what their start missed, whose
-    eigenvalues were `started`.
-    """
-    values, r = solution.eigenvalues, len(solution.eigenvalues)
-    missed, upper = np.inf, np.full(r, np.inf)
-    if start.confidence:  # eigenvalues beyond those of the start are below its last one
-        missed = float(start.missed[0] * started[0])
-        upper = np.maximum(_padded(start.upper, r, float(start.upper[-1])), values + rounding)
-    return Certificate.of(
-        r,
-        lower=np.maximum(values - rounding, 0),
-        upper=upper,
-        estimate=values.copy(),
-        standard_error=residuals * values,
-        residuals=residuals + rounding / values,
-        missed=missed / values,
-        rounding=rounding / values,
-        confidence=start.confidence,
-    )
 
 
 def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificate) -> Solved:

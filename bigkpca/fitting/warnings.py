@@ -132,7 +132,7 @@ def far_from_landmarks(model: Model, X: Array, where: str) -> str | None:
     if not left > max(_MORE * earlier, _LEAST_FAR):
         return None
     return (
-        f"{where}: these rows are far from all landmarks: a quarter of these leaves {left:.1%} of their Σ k(x, x), "
+        f"{where}: these rows are far from all landmarks: a part of these leaves {left:.1%} of their Σ k(x, x), "
         f"compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components of "
         "these rows are missing: fit again on a dataset with all rows, or add rows in random order"
     )

@@ -21,7 +21,7 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.random_streams import DRAWN
 
 DRAWN_ROWS = 2048  # expected number: the bound is at least 3 / 2048 of all residuals, and the work grows with m²
-_PART = 4  # residuals are those of a quarter of the landmarks: 1/16 of the work for all of them
+_PART = 4  # rows are drawn by what a quarter of the landmarks leaves: 1/16 of the work for all of them
 _LEAST = 2.0**-8  # of k(x, x): the least residual
 _ROUNDING = _LEAST / 2  # of k(x, x): the largest rounding error of |P'v|² that is allowed
 _HELD = 4  # times the expected number of rows: a block that has drawn more thins them
@@ -117,6 +117,11 @@ def least_threshold(measures: Array, shares: Array, most: int) -> float:
     return float(enough[-1]) if enough[-1] >= r[-1] else float(r[enough >= r].max(initial=0.0))
 
 
+def quarter(count: int) -> int:
+    """How many of so many landmarks decide which rows are drawn."""
+    return -(-count // _PART)
+
+
 @dataclass(frozen=True)
 class Measure:
     """r(x) = k(x, x) - |P'v(x)|² for the leading directions P'v(x) of the landmarks with these numbers (l',), at least
@@ -139,8 +144,7 @@ class Measure:
     @classmethod
     def of_span(cls, W: Array, order: Array, dtype: np.dtype[Any]) -> Self:
         """What a quarter of the landmarks, the first ones in this order, leave of a row."""
-        numbers = order[: -(-len(order) // _PART)]
-        return cls.of_landmarks(W, numbers, dtype)
+        return cls.of_landmarks(W, order[: quarter(len(order))], dtype)
 
     @classmethod
     def of_landmarks(cls, W: Array, numbers: Array, dtype: np.dtype[Any]) -> Self:

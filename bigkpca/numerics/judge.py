@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigkpca.errors import Array
+from bigkpca.numerics.certificate import CONFIDENCE
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
@@ -21,12 +22,12 @@ from bigkpca.numerics.linalg import eigh_descending, in_parts, norm_of_symmetric
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import about_the_mean, next_block, rayleigh_ritz
 
-CONFIDENCE = 0.95
 SAME = 0.02  # of an eigenvalue: eigenvectors of values this close mix under the slightest change
 _TILE_ROWS = 512
-_CALIBRATING_ROWS = 64
+_COMPARED_ROWS = 64  # in both precisions
 _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm of E: with more rounding in float32, E is computed in float64
+_TOO_LARGE = 0.05  # of the measure of a row: landmarks leave more than that only if a kernel is not what it says
 
 Coordinates = Callable[[Array], Array]  # features V (b, D) -> Z (b, m) with K^ = Z diag(signs) Z'
 
@@ -34,7 +35,7 @@ Coordinates = Callable[[Array], Array]  # features V (b, D) -> Z (b, m) with K^ 
 @dataclass(frozen=True)
 class DrawnError:
     """E of drawn rows (m, m), of √w_i k(x_i, x_j) √w_j, and the probabilities (m,) of these rows; their features V (m,
-    D), the roots (m,) of their weights, and a bound of the norm of the rounding of F_ij = E_ij / (p_i p_j)^(1/2)."""
+    D), the roots (m,) of their weights, and about the norm of the rounding of F_ij = E_ij / (p_i p_j)^(1/2)."""
 
     E: Array
     V: Array
@@ -90,7 +91,7 @@ def error_of(
     if not len(rows.X):  # k(x, x) is 0 for all rows
         return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
     if features.dtype != double:
-        few = np.linspace(0, len(rows.X) - 1, min(_CALIBRATING_ROWS, len(rows.X))).astype(np.intp)
+        few = np.linspace(0, len(rows.X) - 1, min(_COMPARED_ROWS, len(rows.X))).astype(np.intp)
         scale = roots[few] / np.sqrt(p[few])
         given = coordinates, signs, rows.X[few], scale, unexplained
         exact, rounded = _error(features.in_precision(double), *given)[0], _error(features, *given)[0]
@@ -152,10 +153,10 @@ _MISSED = 1e-4  # probability that the Krylov space misses more of the largest e
 
 @dataclass(frozen=True)
 class Missed:
-    """The largest eigenvalue of E: at most `bound`, with 95 % confidence if E is positive semidefinite, and about
-    `norm`."""
+    """The largest eigenvalue of E: at most `most`, with 95 % confidence if E is positive semidefinite, otherwise by an
+    estimate, and about `norm`."""
 
-    bound: float
+    most: float
     norm: float
 
 
@@ -169,8 +170,7 @@ def missed_of_positive(error: DrawnError, rows: DrawnRows, rng: np.random.Genera
     or certain: E exp(-c T_i) <= exp(-(1 - exp(-c)) E T_i), from which Chernoff's bound for Poisson variables follows.
     Without a finite E, or if rounding made a measure smaller than what the landmarks leave, nothing is bounded.
     """
-    measured = rows.measures * (1 + _COARSE) + error.rounding
-    if not error.finite or (error.diagonal > measured).any():
+    if not error.finite or (error.diagonal > (1 + _TOO_LARGE) * rows.measures + error.rounding).any():
         return Missed(np.inf, np.inf)
     largest, about = _largest_eigenvalue(error.scaled_times, len(error.E), rng)
     if not rows.threshold:
@@ -180,8 +180,8 @@ def missed_of_positive(error: DrawnError, rows: DrawnRows, rng: np.random.Genera
 
 
 def missed_of_any(error: DrawnError, trace_error: float) -> Missed:
-    """The estimate for E of either sign: the norm of F or, if that is larger, what |tr(E)| exceeds the sum of the
-    diagonal that these rows stand for by."""
+    """The estimate for E of either sign: the norm of F or, if that is larger, the part of |tr(E)| that the diagonal of
+    the drawn rows does not account for."""
     if not error.finite:
         return Missed(np.inf, np.inf)
     roots = np.sqrt(error.probabilities)

@@ -21,6 +21,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.array_api import inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
+from bigkpca.numerics.drawing import quarter
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
@@ -33,6 +34,7 @@ _SAFETY = 4  # times the measured errors: other rows may have larger ones
 _POWER_STEPS = 20
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
+_IN_DOUBLE = 2.0**-24  # times errors of float32 are those of float64: 32 times the ratio of precisions, to be safe
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
 _ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
@@ -112,7 +114,7 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
     visible = np.zeros(1)
     if has_landmarks(features):
         visible = _visible_error(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
-    in_double = Rounding(_SINGLE**2 * errors + _SAFETY**2 * visible, _UNIT + D * 2.0**-52)
+    in_double = Rounding(_IN_DOUBLE**2 * errors + _SAFETY**2 * visible, _UNIT + D * 2.0**-52)
     return Measured(exact, np.abs(diagonal), Rounding(errors, beta), in_double)
 
 
@@ -178,7 +180,7 @@ def error_of_gram(features: KernelRows) -> float:
         exact, own = kernel(double, double), np.abs(kernel.diagonal(double))
         off = np.abs(kernel(single, single) - exact) / np.maximum(np.sqrt(np.outer(own, own)), np.finfo(float).tiny)
         off = np.where(np.isfinite(off), off, _LOST)
-    return _SINGLE * float(off.max()) + _visible_error(features) + features.size * 2.0**-52
+    return _IN_DOUBLE * float(off.max()) + _visible_error(features) + features.size * 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -246,10 +248,12 @@ def moved_by_rounding(features: KernelRows) -> float:
 
 
 class Kept(NamedTuple):
-    """Numbers (k,) of the directions that exceed rounding, ascending, and the rounding of tr(E) with these."""
+    """Numbers (k,) of the directions that exceed rounding, ascending; the rounding of tr(E) with these; and what the
+    others explain of it that may be among those by which rows are drawn."""
 
     directions: Array
     trace: float
+    dropped: float
 
 
 def kept_directions(slack: Slack, span: Span) -> Kept:
@@ -258,7 +262,8 @@ def kept_directions(slack: Slack, span: Span) -> Kept:
     squares = np.maximum(span.squares, 0)
     order, total = _errors_of_trace(slack, span.basis.P, squares)
     k = 1 + int(np.argmin(total - np.cumsum(squares[order])))
-    return Kept(np.sort(order[:k]), float(total[k - 1]))
+    left = order[k:]
+    return Kept(np.sort(order[:k]), float(total[k - 1]), float(squares[left[left < quarter(len(order))]].sum()))
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -33,10 +33,10 @@ class ResolvedFit:
 
     `spec` holds what does not depend on rows. size is D: all rows, the size that was given, or the most that a
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
-    most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows of all passes that
-    bound what landmarks miss: 2048, or 16 MB as float32 but at least 128, and none where no bound holds (random
-    features, the exact method, kernels that may be indefinite). matrix_free says that eigenpairs come from products
-    with the Gram matrix. apart are the numbers of rows that take no part in the fit, by which others are judged.
+    most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows that passes draw to
+    judge the fit: 2048, or 16 MB as float32 but at least 128; 0 for the exact method. matrix_free says that eigenpairs
+    come from products with the Gram matrix. apart are the numbers of rows that take no part in the fit, by which others
+    are judged.
     """
 
     spec: FitSpec
@@ -70,7 +70,7 @@ class ResolvedFit:
 
     @property
     def drawn(self) -> int:
-        """About the number of rows that a pass draws to bound what landmarks miss."""
+        """About the number of rows that a pass draws to judge the fit."""
         return min(self.n, self.most_drawn)
 
     def changed(self, **fields: Any) -> ResolvedFit:

@@ -81,23 +81,23 @@ def test_random_features_have_an_error_of_either_sign(X):
     assert_allclose(found.E, E, atol=1e-9)
     assert_allclose(missed_of_any(found, 0.0).norm, np.abs(np.linalg.eigvalsh(E)).max(), rtol=1e-2)
     far = 2 * np.abs(np.diag(E)).sum()  # more than these rows stand for
-    assert_allclose(missed_of_any(found, -far - 1e4).bound, far / 2 + 1e4)
+    assert_allclose(missed_of_any(found, -far - 1e4).most, far / 2 + 1e4)
 
 
 def test_without_a_finite_error_nothing_is_bounded(X):
     E = np.full((3, 3), np.inf)
     found = DrawnError(E, np.zeros((3, 1)), np.ones(3), np.ones(3), 0.0)
     given = drawn(X[:3], np.ones(3))
-    assert missed_of_any(found, 0.0).bound == missed_of_positive(found, given, np.random.default_rng(0)).bound == np.inf
+    assert missed_of_any(found, 0.0).most == missed_of_positive(found, given, np.random.default_rng(0)).most == np.inf
     more = DrawnError(2 * np.eye(3), np.zeros((3, 1)), np.ones(3), np.ones(3), 0.0)  # than their measure, of 1
-    assert missed_of_positive(more, given, np.random.default_rng(0)).bound == np.inf
+    assert missed_of_positive(more, given, np.random.default_rng(0)).most == np.inf
 
 
 def test_the_bound_is_that_of_95_percent(X):
     half = np.full(1, 0.5)
     one = DrawnError(half[:, None], np.zeros((1, 1)), np.ones(1), half, 0.0)
     found = missed_of_positive(one, drawn(X[:1], half), np.random.default_rng(0))
-    assert_allclose([found.norm, found.bound], [1, upper_mean(1, 0.05)], rtol=1e-3)
+    assert_allclose([found.norm, found.most], [1, upper_mean(1, 0.05)], rtol=1e-3)
 
 
 @pytest.mark.parametrize("s", [0.0, 5e-324, 1e-9, 1.0, 1e4, 1e10, 1e20, 1e40, 1e300])
