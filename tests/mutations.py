@@ -50,7 +50,7 @@ FAULTS = [
     Fault("bigkpca/numerics/drawing.py", "(draw.seed, DRAWN, self._at,", "(draw.seed, DRAWN, 0,", "equal tiles"),
     Fault("bigkpca/numerics/precision.py", "np.sqrt(np.cumsum(slack.of_values(A) ** 2))", "0.0", "errors of values"),
     Fault("bigkpca/numerics/moments.py", "length * rounding.errors", "rounding.errors", "of one row, not all"),
-    Fault("bigkpca/fitting/solve.py", "bounds.upper[-1])) + missed.bound", "bounds.upper[-1]))", "nothing is missed"),
+    Fault("bigkpca/fitting/certify.py", "bounds.upper[-1])) + missed.most", "bounds.upper[-1]))", "nothing is missed"),
     Fault("bigkpca/numerics/landmarks/sampling.py", "chance * bound[j]", "chance * bound.max()", "another law"),
     Fault(
         "bigkpca/numerics/features.py", "np.result_type(dtype_of(X), dtype_of(out))", "out.dtype", "far columns cancel"

@@ -185,7 +185,9 @@ def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
 
     def without_drawn_rows(X):  # at most 2048 rows
         kept = small.fit(X.astype(np.float64)).model_.drawn
-        return len(pickle.dumps(small)) - sum(each.nbytes for each in (kept.X, kept.residuals, kept.uniform))
+        return len(pickle.dumps(small)) - sum(
+            each.nbytes for each in (kept.X, kept.weights, kept.measures, kept.uniform)
+        )
 
     assert without_drawn_rows(digits) < without_drawn_rows(digits[:200]) + 1000
 
