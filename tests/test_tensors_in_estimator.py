@@ -136,7 +136,7 @@ def test_functions_and_lazy_arrays_take_tensors(kind, tmp_path):
         bigkpca.reconstruct(plain, make(scores), tmp_path / "rows")[:],
         bigkpca.reconstruct(plain, scores, tmp_path / "other rows")[:],
     )
-    found, other = (bigkpca.evaluate(plain, each, sample=50, device="cpu") for each in (make(rows), rows))
+    found, other = (bigkpca.evaluate(plain, each, sample=50) for each in (make(rows), rows))
     assert repr(found) == repr(other)
     for function in (arrays.scores, arrays.residuals):
         assert_array_equal(function(plain, make(rows)).compute(), function(plain, rows).compute())

@@ -64,7 +64,6 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 )
 @option("--random-state", "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
 @json_option
-@device_option
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the error of MODEL on DATA, fitted or new, from exact kernels between sampled rows."""

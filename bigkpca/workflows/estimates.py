@@ -33,10 +33,6 @@ class _PlanOptions(FitOptions, ReadingOptions, DeviceOptions, total=False):
     pass
 
 
-class _EvaluateOptions(ReadingOptions, DeviceOptions, total=False):
-    pass
-
-
 def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """Estimate the cost of a fit: passes, bytes read and peak memory of a process.
 
@@ -170,7 +166,7 @@ def evaluate(
     *,
     sample: int | None = None,
     random_state: int = 0,
-    **options: Unpack[_EvaluateOptions],
+    **options: Unpack[ReadingOptions],
 ) -> Evaluation:
     """Estimate the error of a model on fitted or other rows, from exact kernels with sampled rows.
 
@@ -183,7 +179,7 @@ def evaluate(
     random_state : int
         Seed of the sample.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, device, memory, timeout and progress.
+        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -213,7 +209,7 @@ def evaluate(
     >>> found.sampled, found.rows
     (200, 500)
     """
-    run = RunOptions.of(_EvaluateOptions, options)
+    run = RunOptions.of(ReadingOptions, options)
     fitted = model_of(model)
     rows = open_rows(data, run.array)
     with run.on(rows).engine() as engine:
