@@ -74,7 +74,7 @@ def ready(chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Ready:
     basis, found = span_basis(features), _measured(features, chosen.few, shift, engine)
     wanted = fit.spec.n_components if isinstance(fit.spec.n_components, int) else features.size
     given = fit.spec.dtype is not None or features.dtype == np.float64
-    if given or precision.single_is_enough(found, features, basis, chosen.weight, wanted):
+    if given or precision.single_is_enough(found, features, basis, len(chosen.few), chosen.weight, wanted):
         return Ready(features, basis, found.of(features.dtype))
     return Ready(features.in_precision(np.dtype(np.float64)), basis, found.double)
 

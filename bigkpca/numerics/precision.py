@@ -295,8 +295,7 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     """
     # Components have the length of an eigenvalue: a'W a = 1 and a'M a = values.
     G = A.T @ (slack.coarse[:, None] * A)
-    largest = np.linalg.eigvalsh(G)[-1] if np.isfinite(G).all() else np.inf
-    g = np.minimum(np.cumsum(np.diag(G)), largest)
+    g = np.minimum(np.cumsum(np.diag(G)), _largest_of_leading(G))
     e = np.sqrt(np.cumsum(slack.of_values(A) ** 2))
     w = np.minimum(np.cumsum(slack.of_lengths(A)) + _UNIT, 0.999)
     lower = np.maximum(np.sqrt(np.maximum(values - g, 0)) - e, 0) ** 2 * (1 - w)
@@ -304,19 +303,32 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
     return Bounds(lower, upper)
 
 
+def _largest_of_leading(G: Array) -> Array:
+    """At least the largest eigenvalue of the leading (j, j) part of G (r, r), for every j: that of a part at most 1.5
+    times as large, (r,). Small components at the end have large errors, which do not concern those before them."""
+    found, j = np.full(len(G), np.inf), 0
+    while j < len(G) and np.isfinite(G).all():
+        stop = min(max(j + 1, int(1.5 * j)), len(G))
+        found[j:stop] = np.linalg.eigvalsh(G[:stop, :stop])[-1]
+        j = stop
+    return found
+
+
 def single_is_enough(
-    found: Measured, features: FeatureMap, basis: Basis | None, weight: float, components: int
+    found: Measured, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
 ) -> bool:
-    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the measured
-    rows, no wanted eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ k(x, x)."""
-    V, times = found.exact, weight / len(found.exact)
+    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
+    measured rows, those of a sample, no wanted eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
+    k(x, x)."""
+    V, times = found.exact[:rows], weight / rows
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
-    trace, squares = times * float(found.diagonal.sum()), times * np.einsum("ij,ij->j", V, V)
+    trace, squares = times * float(found.diagonal[:rows].sum()), times * np.einsum("ij,ij->j", V, V)
     slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
     B = np.sqrt(times) * (V if basis is None else V @ basis.P)  # about the shift, which is near the mean
     values, U = np.linalg.eigh(B @ B.T)
-    wanted = min(components, len(B) // 4, int(np.count_nonzero(values > _NOISE * values[-1])))
+    known = rows if weight <= rows else rows // 4  # of a sample, the last ones are too small
+    wanted = min(components, known, int(np.count_nonzero(values > _NOISE * values[-1])))
     values, U = values[::-1][:wanted], U[:, ::-1][:, :wanted]
     if not wanted:
         return False

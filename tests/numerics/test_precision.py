@@ -38,7 +38,7 @@ def giants():
 
 DATA = {
     "normal": (normal(), {}, "float32"),
-    "a kernel of 30 deviations": (normal(), {"sigma": 30.0}, "float64"),
+    "a kernel of 30 deviations": (normal(), {"sigma": 30.0, "n_components": 8}, "float64"),
     "a kernel of 150 deviations": (normal(), {"sigma": 150.0}, "float64"),
     "an outlier": (with_outlier(normal()), {}, "float32"),
     "near-duplicates": (
@@ -130,7 +130,7 @@ def test_a_shift_beyond_single_precision_leaves_finite_errors():
     for rounding in (found.single, found.double):
         assert np.isfinite(rounding.errors).all()
         assert np.isfinite(rounding.beta)
-    assert not precision.single_is_enough(found, features, None, 100, 2)
+    assert not precision.single_is_enough(found, features, None, len(found.exact), 100, 2)
 
 
 def test_products_that_vanish_in_single_precision_are_in_the_bound():
