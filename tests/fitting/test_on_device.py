@@ -178,7 +178,6 @@ def test_commands_take_a_device_and_name_it_as_it_was_typed(folder, tmp_path, qu
         ("plan", rows, *sizes),
         ("fit", rows, model, *sizes),
         ("transform", model, rows, tmp_path / "s.zarr"),
-        ("evaluate", model, rows, "--sample", 100),
     ):
         done = run(*command, "--device", DEVICE)
         assert done.exit_code == 0, done.output
