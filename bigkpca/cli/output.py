@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from bigkpca.numerics.certificate import accuracy
-from bigkpca.numerics.display import plus_minus, share_at_most
+from bigkpca.numerics.display import at_most, plus_minus, share_at_most
 from bigkpca.numerics.linear_pca import judged_on, only_followed
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
         "cumulative": [f"{sum(shares[: number + 1]):.2%}" for number in shown],
     }
     if certified["confidence"]:
-        columns[f"at most, {certified['confidence']:.0%}"] = [f"{value:#.5g}" for value in certified["upper"][:rows]]
+        columns[f"at most, {certified['confidence']:.0%}"] = [
+            f"{at_most(value):#.5g}" for value in certified["upper"][:rows]
+        ]
     columns["trust"] = trust[:rows]
     if len(values) > rows:
         others = {
@@ -196,15 +198,14 @@ def _show_errors(facts: Mapping[str, Any]) -> None:
         click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
         return
     if any(value is not None for value in certified["residuals"]):
-        click.echo(
-            f"largest relative residual: {max(certified['residuals']):.2g} (proven: an eigenvalue lies within it)"
-        )
+        largest = at_most(max(certified["residuals"]), 2)
+        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies within it)")
     if certified["unexplained"] < 1:
         share = share_at_most(certified["unexplained"])
         click.echo(f"unexplained by the landmarks: {share} of the variance at most (proven)")
     if certified["confidence"]:
         missed = certified["missed"][0] * facts["eigenvalues"][0]
         click.echo(
-            f"missed by the landmarks: no component with an eigenvalue above {missed:.5g} "
+            f"missed by the landmarks: no component with an eigenvalue above {at_most(missed):.5g} "
             f"({certified['confidence']:.0%} confidence)"
         )

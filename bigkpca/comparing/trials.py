@@ -49,7 +49,6 @@ COMPARED_ROWS = 4096
 _MAX_WORK = 4e12
 """n² d up to which the reference is exact by products with the Gram matrix: about a minute on two cores."""
 
-_EVALUATED_ROWS = 500
 _MAX_LANDMARKS = 4000
 
 

@@ -141,7 +141,7 @@ def solve_rows(
     if given.features.dtype != chosen.features.dtype:
         engine.progress.note("rounding in float32 would be too large here: the pass is in float64")
         check_fits(rows, fit.changed(dtype="float64"), engine, limit)
-        reason = "rounding in float32 could move a wanted eigenvalue, or what landmarks miss, by more than 1 %"
+        reason = "rounding in float32 could move an eigenvalue, or what landmarks miss, by more than 1 %"
         more_precise.append(choice("dtype", "float64", reason))
     measure = measure_of(given.features, given.basis)
     draw = draw_of(given.features, measure, chosen.few, chosen.few_weights, chosen.weight, fit)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.display import ShowsSummary, Summary, counted, plus_minus
+from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, plus_minus
 
 CONFIDENCE = 0.95
 
@@ -130,8 +130,10 @@ class Certificate(ShowsSummary):
         if self.unexplained < 1:
             facts["unexplained"] = f"{self.unexplained:.2%} of the variance at most (proven)"
         columns: dict[str, Any] = {
-            "proven at least": self.lower if self.proven else None,
-            f"at most, {CONFIDENCE:.0%}": self.upper if np.isfinite(self.upper).all() else None,
+            "proven at least": np.array([*map(at_least, self.lower)]) if self.proven else None,
+            f"at most, {CONFIDENCE:.0%}": np.array([*map(at_most, self.upper)])
+            if np.isfinite(self.upper).all()
+            else None,
             "estimate": self.estimates,
             "missed": self.missed,
             "rounding": self.rounding,

@@ -114,10 +114,6 @@ class FeatureMap(ABC):
         """The map to the rows themselves, shifted and scaled as for this map."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
 
-    def half(self) -> tuple[FeatureMap, Array] | None:
-        """A map of every other feature, up to scale, and their numbers; None if features cannot be separated."""
-        return None
-
     def shifted(self, X: Array) -> Array:
         """(X - offset) / scale in the dtype of block work, (b, d)."""
         out = empty(X.shape, self.offset, self.dtype)
@@ -266,9 +262,6 @@ class KernelRows(FeatureMap):
 
     def filling(self, most_rows: int) -> Fill:
         return self.kernel.against_anywhere(self.landmarks, most_rows)
-
-    def half(self) -> tuple[KernelRows, Array]:
-        return replace(self, landmarks=self.landmarks[::2]), np.arange(0, self.size, 2)
 
     def gram(self) -> Array:
         """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
@@ -424,13 +417,6 @@ class _Waves(FeatureMap):
     @property
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.frequencies)
-
-    def half(self) -> tuple[Self, Array]:
-        phases = None if self.phases is None else self.phases[::2]
-        cosines = np.arange(0, len(self.frequencies), 2)
-        numbers = cosines if self.phases is not None else np.concatenate([cosines, len(self.frequencies) + cosines])
-        changed: dict[str, Any] = {"frequencies": self.frequencies[::2], "phases": phases}
-        return replace(self, **changed), numbers
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
 _IN_DOUBLE = 2.0**-24  # times errors of float32 are those of float64: 32 times the ratio of precisions, to be safe
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
-_ENOUGH = 0.01  # share of a wanted eigenvalue, and of Σ k(x, x), that rounding in float32 may move
+_ENOUGH = 0.01  # share of a requested eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
 _KERNEL_ROWS = 128
 _FARTHEST = 64
@@ -318,7 +318,7 @@ def single_is_enough(
     found: Measured, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
 ) -> bool:
     """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
-    measured rows, those of a sample, no wanted eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
+    measured rows, those of a sample, no requested eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
     k(x, x)."""
     V, times = found.exact[:rows], weight / rows
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):

@@ -12,7 +12,7 @@ from bigkpca.errors import Array
 from bigkpca.execution.plan import Plan
 from bigkpca.fitting.warnings import dominance
 from bigkpca.numerics.certificate import accuracy, trustworthy
-from bigkpca.numerics.display import share_at_least, share_at_most
+from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.linear_pca import Captured, only_followed
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model
@@ -120,7 +120,10 @@ def _error(model: Model) -> Tile:
         return Tile("Error of approximation", "none", "The method is exact.")
     if certificate.of_products:
         found.append(
-            (f"at most {certificate.residuals.max():.2g}", "Largest relative residual of a component (proven).")
+            (
+                f"at most {at_most(certificate.residuals.max(), 2):.2g}",
+                "Largest relative residual of a component (proven).",
+            )
         )
     if certificate.unexplained < 1:
         reach = certificate.unexplained

@@ -73,8 +73,11 @@ def test_what_is_told_of_a_model():
     found = model.certificate
     shown, share = found.summary().columns, share_at_most(found.unexplained)
     assert f"unexplained  {share} of the variance at most (proven)" in repr(found)
-    assert all(shown["proven at least"] <= found.lower)  # no bound is nearer in print
-    assert all(shown["at most, 95%"] >= found.upper)
+    for name, bounds, side in (("proven at least", found.lower, 1), ("at most, 95%", found.upper, -1)):
+        printed = np.array([float(f"{value:.5g}") for value in shown[name]])
+        np.testing.assert_array_equal(printed, shown[name])  # no further digit is lost in print
+        assert (side * printed <= side * bounds).all()  # so that no bound is nearer there
+        assert (printed != bounds).all()
     assert "<td>landmarks</td><td>40</td>" in model._repr_html_()
 
 
