@@ -160,7 +160,7 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     chosen = choose_features(prepare_sample(rows, fit, engine), fit, engine)
-    features, shift = chosen.features, chosen.near_mean
+    features, shift = chosen.features, chosen.shift
     rounding = rounding_of(features, chosen.few, shift, engine)
 
     def one_pass(engine: Engine, rows: Rows = rows) -> float:

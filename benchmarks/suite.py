@@ -58,6 +58,7 @@ FURTHER = (  # about something else, and slow
     Benchmark("nights", 3000, 120, ("--night", "2000")),
     Benchmark("processors", 400, 60),
     Benchmark("reconstruction", 300, 60),
+    Benchmark("subspace", 400, 60),
     Benchmark("unusual_rows", 300, 60, ("--classes", "1")),
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.blocks import Block, split, tile_rows
-from bigkpca.data.rows import Rows, SampleWeights, little_endian, take, tile_weights, tiles
+from bigkpca.data.rows import Crc32, Rows, SampleWeights, little_endian, take, tile_weights, tiles
 from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
@@ -30,7 +30,7 @@ from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
-from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums
+from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums, weighted_tiles
 from bigkpca.numerics.precision import InSingle, in_single
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.solvers import Action, add_strip, block_action
@@ -56,7 +56,7 @@ def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
     for known, X in zip(inside, engine.each("sampling rows", tasks), strict=True):
         for numbers, out in zip(sets, found, strict=True):
             here = np.flatnonzero((numbers >= known[0]) & (numbers <= known[-1]))
-            out[here] = X[np.searchsorted(known, numbers[here])]
+            out[here] = X if len(here) == len(known) else X[np.searchsorted(known, numbers[here])]
     return found
 
 
@@ -69,7 +69,7 @@ def block_columns(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over the features, the SHA-256 of each block's values, in block order, and the rows that were drawn."""
+    """Sums over the features, the CRC-32 of each block's values, in block order, and the rows that were drawn."""
 
     sums: Any  # ShiftedSums, or Action
     digests: tuple[str, ...]
@@ -109,6 +109,13 @@ def sums_of(
     return found
 
 
+def axes_of(rows: Rows, columns: Columns, Q: Array, block_rows: int | None, engine: Engine) -> Array:
+    """Σ w_i x_i x_i'Q (d, b) over all rows, shifted and scaled: one pass."""
+    given = engine.placed(columns), Q.astype(columns.dtype)
+    found: Array = sum_by_block("principal axes", _scatter, rows, given, block_rows, engine)
+    return found
+
+
 def action_of(
     rows: Rows,
     features: FeatureMap,
@@ -134,7 +141,7 @@ def _block_sums(
     draw: Draw | None,
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
-    digest = hashlib.sha256()
+    digest = Crc32()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
     sampler = None if draw is None else Sampler(draw, block.start)
@@ -167,12 +174,26 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
 
 @np.errstate(over="ignore", invalid="ignore")
 def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
-    digest = hashlib.sha256()
+    digest = Crc32()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
     action = block_action(features.tiles(X_tiles, most_rows), shift, Q, weights)
     check_overflow(action.products, named_rows(rows, block))
     return BlockSums(action, (digest.hexdigest(),))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _scatter(rows: Rows, block: Block, columns: Columns, Q: Array) -> Array:
+    X_tiles, most_rows = block_tiles(rows, block, columns)
+    weights = tile_weights(rows, block.start, block.stop, tile_height(columns))
+    found, right = np.zeros(Q.shape), moved(Q, columns.offset)
+    for X, _, w in weighted_tiles(columns.tiles(X_tiles, most_rows), weights):
+        image = X @ right
+        if w is not None:
+            image *= moved(w.astype(columns.dtype), X)[:, None]
+        found += on_host(X.T @ image)
+    check_overflow(found, named_rows(rows, block))
+    return found
 
 
 def computed_in_single(features: FeatureMap, X: Array, shift: Array, engine: Engine) -> InSingle:

@@ -23,7 +23,7 @@ from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution import returns_freed_memory
 from bigkpca.execution.passes import strip_bytes
 from bigkpca.execution.tasks import group_size
-from bigkpca.numerics import moments
+from bigkpca.numerics import moments, subspace
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.kernels import Kernel, Polynomial
@@ -335,6 +335,8 @@ def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     m, d, D, spec, itemsize = fit.sample, fit.d, fit.size, fit.spec, fit.dtype.itemsize
     if fit.rule is not None:
         choosing = fit.rule.working_bytes(m, d, D, itemsize)
+        if fit.most_axes:
+            choosing = max(choosing, subspace.working_bytes(m, d, fit.most_axes, itemsize))
     else:
         choosing = spec.method_value.working_bytes(m, d, D) + 24 * 1024 * D
     choosing += m * d * itemsize * (1 + spec.scales) + threads * itemsize * 1024 * D
@@ -349,6 +351,10 @@ def _passes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -
     if spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
         width = 512 + OVERSAMPLING if d > DENSE_MOST_FEATURES else None
         maps.append((_Map(d, 0, fit.dtype.itemsize), width, fit.sample * row + (48 * d * d if width is None else 0)))
+    if fit.most_axes:
+        passes, axes = passes + 1, _Map(d, 0, fit.dtype.itemsize)
+        sums = _sums(axes, blocks, threads, subspace.LEADING)
+        largest = fit.sample * row + threads * _tile(rows, axes, block, device) + sums
     for features, width, beside in maps:
         passes += 1 if width is None else min(PASSES, ceil(features.D / width))
         tiles = threads * _tile(rows, features, block, device)

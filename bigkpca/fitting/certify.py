@@ -51,8 +51,7 @@ def of_landmarks(
 ) -> Certificate:
     """The certificate of a method with landmarks, from Nyström's solution with more components. Bounds are proven if
     the kernel is positive semidefinite: then the span has `kept` some of its directions."""
-    P, signs = span.basis.P.astype(features.dtype), span.basis.signs
-    error = error_of(features, lambda V: V @ P, signs.astype(features.dtype), drawn)
+    error = error_of(features, span.basis.coordinates, span.basis.signs, drawn)
     values, r = solution.eigenvalues, len(solution.eigenvalues)
     bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
     rounding = _padded(1 - np.divide(bounds.lower, wide.eigenvalues), r, 1.0)
@@ -112,8 +111,7 @@ def of_random_features(
 ) -> Certificate:
     """The certificate of random features, whose error has either sign."""
     added = features.unexplained(moments.squares, moments.weight)
-    ones = np.ones(features.size, features.dtype)
-    error = error_of(features, lambda V: V, ones, drawn, added)
+    error = error_of(features, lambda _: lambda V: V, np.ones(features.size), drawn, added)
     r = len(solution.eigenvalues)
     missed = missed_of_any(error, moments.trace - moments.squares - added * moments.weight)
     judged = _judged(error, wide, missed, moments.weight if spec.center else np.inf, added)

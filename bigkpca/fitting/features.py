@@ -13,15 +13,16 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError, check_overflow
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import action_of, mean_features, sums_of
+from bigkpca.execution.passes import action_of, axes_of, mean_features, sums_of
 from bigkpca.fitting.sample import PreparedSample, rounded
-from bigkpca.numerics import landmarks
+from bigkpca.numerics import landmarks, subspace
 from bigkpca.numerics.features import (
     FeatureMap,
     FourierRows,
     KernelRows,
     PrincipalAxes,
     PrincipalFourierRows,
+    SubspaceRows,
     axes_of_covariance,
     draw_frequencies,
     tensor_sketch,
@@ -154,6 +155,32 @@ def principal_axes(prepared: PreparedSample, spec: FitSpec, engine: Engine) -> P
     )
 
 
+def _in_subspace(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> SubspaceRows | None:
+    """Landmarks by k-means in the leading principal subspace, if it is small enough; its leading axes take a pass."""
+    rows, columns, sampled, spec = prepared.rows, prepared.columns, prepared.sampled, fit.spec
+    kernel, rule, most = columns.kernel, fit.rule, fit.most_axes
+    if not most or not isinstance(rule, landmarks.KMeans):
+        return None
+    size, rng = min(fit.size, len(sampled.sample)), random_stream(spec.random_state, LANDMARKS)
+    certain, few = sampled.for_landmarks(size, rule.most_rows(size), rng)
+    if len(certain) or len(few) <= size:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        some = columns.shifted(sampled.few[: subspace.MEASURED_ROWS])
+        components = spec.n_components if isinstance(spec.n_components, int) else size // 20
+        least = subspace.missed(subspace.spectrum(kernel, some), components, size)
+        enough = least / subspace.rate(kernel, some)
+        axes = subspace.leading_axes(columns, few, some, enough, most, rng) if np.isfinite(enough) else None
+    if axes is None:
+        return None
+    leading = axes_of(rows, columns, axes[:, : subspace.LEADING], spec.block_rows, engine)
+    axes = np.linalg.qr(np.hstack([leading, axes[:, subspace.LEADING :]]))[0]
+    axes = subspace.contracted(axes, columns.dtype)
+    places = subspace.coordinates(columns, few, axes)
+    chosen = rule.choose_in_subspace(places, subspace.LEADING, size, rng)
+    return SubspaceRows(kernel, columns.offset, chosen, axes, scale=columns.scale)
+
+
 def feature_map(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> FeatureMap:
     """The feature map of a fit; the principal axes of rff-pca take one pass."""
     method: Any = fit.spec.method_value
@@ -162,6 +189,8 @@ def feature_map(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> F
         return principal_features(prepared, principal_axes(prepared, fit.spec, engine), method, fit)
     if not method.landmarks:
         return random_features(prepared, method, fit)
+    if (found := _in_subspace(prepared, fit, engine)) is not None:
+        return found
     every = fit.spec.exact
     chosen = columns.shifted(prepared.sampled.sample) if every else choose_landmarks(prepared, fit, engine)
     return KernelRows(columns.kernel, columns.offset, chosen, scale=columns.scale)
@@ -179,7 +208,7 @@ class ChosenFeatures:
     """The feature map of a fit, with the statistics and rows of the sample that the later steps need."""
 
     features: FeatureMap
-    near_mean: Array  # (D,), a fixed vector near the mean of v over all rows
+    shift: Array  # (D,), a fixed vector near the mean of v over all rows
     choices: tuple[Choice, ...]
     sample: Array | None  # (m, d), if the pre-image needs it
     few: Array  # (q, d) of the sample: the kernel is judged on these rows, and rounding is measured
@@ -194,11 +223,11 @@ def choose_features(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) 
     Raises DataError for constant data, SpecError for options that do not suit these rows.
     """
     features, spec, sampled = feature_map(prepared, fit, engine), fit.spec, prepared.sampled
-    near_mean = np.zeros(features.size) if spec.exact else mean_features(features, sampled.few)
-    near_mean = near_mean.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
+    shift = np.zeros(features.size) if spec.exact else mean_features(features, sampled.few)
+    shift = shift.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     return ChosenFeatures(
         features,
-        near_mean,
+        shift,
         tuple(_choices(prepared, fit, features)),
         spread(sampled.sample, spec.preimage_rows(len(sampled.sample))) if spec.keeps_sample else None,
         sampled.few,
@@ -226,6 +255,9 @@ def _choices(prepared: PreparedSample, fit: ResolvedFit, features: FeatureMap) -
         yield choice("landmarks", features.size, reason)
     if spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
         yield choice("size", features.size, fit.size_reason)
+    if isinstance(features, SubspaceRows):
+        reason = f"of {fit.d}: the other axes change the kernel by less than so many landmarks miss"
+        yield choice("axes", features.axes.shape[1], reason)
     if features.directions is not None and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
         yield choice("n_directions", features.directions, reason)

@@ -196,7 +196,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         first = first or model
         _check_same_features(first, model, number)
         own = _identities(model)
-        for digest in [each["sha256"] for each in own if each.get("sha256") is not None]:
+        for digest in [each["content"] for each in own if each.get("content") is not None]:
             if seen.setdefault(digest, number) != number:
                 raise SpecError(
                     f"model {number} has the same rows as model {seen[digest]}, which would count twice: leave one of "
@@ -259,7 +259,7 @@ def _drawn(model: Model) -> DrawnRows:
 def _identities(model: Model) -> list[dict[str, Any]]:
     """The identities of all rows of a model, with their digests."""
     known = model.provenance
-    return [{**known.get("identity", {}), "sha256": known.get("content")}, *known.get("added", [])]
+    return [{**known.get("identity", {}), "content": known.get("content")}, *known.get("added", [])]
 
 
 def _devices(model: Model) -> list[str]:
@@ -345,7 +345,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     if far is not None:
         warn(far, FarRowsWarning)
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
-    added = [*model.provenance.get("added", []), identity | {"sha256": more.content}]
+    added = [*model.provenance.get("added", []), identity | {"content": more.content}]
     changed: Provenance = {"spec": recorded, "added": added}
     changed |= of_devices([*_devices(model), *(engine.devices or [CPU])])
     joined = BlockSums(sums, (), drawn) + more

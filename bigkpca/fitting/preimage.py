@@ -36,9 +36,10 @@ def _own_rows(model: Model, spec: FitSpec) -> Array:
     features, most = model.features, spec.preimage_value.most_rows(model.method)
     if not (most and has_landmarks(features)):
         return np.empty((0, model.columns))
-    n, d = features.landmarks.shape
+    rows = features.landmark_rows
+    n, d = rows.shape
     numbers = random_stream(spec.random_state, REFERENCES).choice(n, min(most, sample_rows(n, d, 0)), replace=False)
-    return features.unshifted(features.landmarks[np.sort(numbers)])
+    return features.unshifted(rows[np.sort(numbers)])
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:

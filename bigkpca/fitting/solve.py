@@ -35,7 +35,7 @@ _NEGATIVE = -1e-6  # of the largest eigenvalue: functions of users may compute i
 
 @dataclass(frozen=True)
 class Solved:
-    """A solution and its certificate, with their sources: the sums of a pass, the rows that it drew, and the SHA-256 of
+    """A solution and its certificate, with their sources: the sums of a pass, the rows that it drew, and a digest of
     its rows."""
 
     solution: Solution
@@ -70,7 +70,7 @@ class Ready:
 def ready(chosen: ChosenFeatures, fit: ResolvedFit, engine: Engine) -> Ready:
     """The features of a pass, in float32 if rounding is small enough there for the components that are wanted, or if
     the user wants that dtype."""
-    features, shift = chosen.features, chosen.near_mean
+    features, shift = chosen.features, chosen.shift
     basis, found = span_basis(features), _measured(features, chosen.few, shift, engine)
     wanted = fit.spec.n_components if isinstance(fit.spec.n_components, int) else features.size
     given = fit.spec.dtype is not None or features.dtype == np.float64
@@ -135,7 +135,7 @@ def solve_rows(
         digest = hashlib.sha256(chosen.features.landmarks.tobytes()).hexdigest()  # the landmarks are the rows
         return chosen.features, replace(chosen_components(fit.spec, solution, certificate), digest=digest)
     if fit.randomized(chosen.features.size):
-        solution, digest = _by_sketch(rows, chosen.features, chosen.near_mean, fit.spec, engine)
+        solution, digest = _by_sketch(rows, chosen.features, chosen.shift, fit.spec, engine)
         return chosen.features, Solved(solution, Certificate.of(len(solution.eigenvalues)), (), digest=digest)
     given, more_precise = ready(chosen, fit, engine), list[Choice]()
     if given.features.dtype != chosen.features.dtype:
@@ -148,7 +148,7 @@ def solve_rows(
     found = sums_of(
         rows,
         given.features,
-        chosen.near_mean,
+        chosen.shift,
         given.rounding,
         fit.spec.block_rows,
         engine,
@@ -258,23 +258,21 @@ def chosen_components(spec: FitSpec, solution: Solution, certificate: Certificat
     return Solved(solution, certificate, (choice("n_components", r, f"{enough}: at least {share:.4g} of it"),))
 
 
-def _by_sketch(
-    rows: Rows, features: FeatureMap, near_mean: Array, spec: FitSpec, engine: Engine
-) -> tuple[Solution, str]:
+def _by_sketch(rows: Rows, features: FeatureMap, shift: Array, spec: FitSpec, engine: Engine) -> tuple[Solution, str]:
     """Leading eigenpairs of the scatter of the features from `solvers.PASSES` passes, without the D × D matrix."""
     assert isinstance(spec.n_components, int)  # the spec checks
     actions: list[tuple[Action, str]] = []
 
     def apply(Q: Array) -> Array:
-        actions[:] = [action_of(rows, features, near_mean, Q, spec.block_rows, engine)]
-        return actions[0][0].applied(Q, near_mean, spec.center)
+        actions[:] = [action_of(rows, features, shift, Q, spec.block_rows, engine)]
+        return actions[0][0].applied(Q, shift, spec.center)
 
     D, count = features.size, min(spec.n_components, features.size)
     start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
     found = leading_eigenpairs(apply, start, count)
     ((action, digest),) = actions
-    unexplained = features.unexplained(action.squares_about_zero(near_mean), action.weight)
-    mean = action.mean(near_mean) if spec.center else np.zeros(features.size)
+    unexplained = features.unexplained(action.squares_about_zero(shift), action.weight)
+    mean = action.mean(shift) if spec.center else np.zeros(features.size)
     tolerance = rank_tolerance(features.dtype)
     solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, unexplained, tolerance)
     return solution, digest

@@ -267,9 +267,58 @@ class KernelRows(FeatureMap):
         """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
         return self.kernel.gram(self.landmarks)
 
+    @property
+    def landmark_rows(self) -> Array:
+        """The landmarks as rows, shifted and scaled, (l, d)."""
+        return self.landmarks
+
     def landmarks_in_user_units(self) -> Array:
         """The landmarks in the units of the data, (l, d), float64."""
-        return self.unshifted(self.landmarks)
+        return self.unshifted(self.landmark_rows)
+
+
+@dataclass(frozen=True)
+class SubspaceRows(KernelRows):
+    """v(x) = (k(x, V c_1), ..., k(x, V c_l)) for landmarks in the span of few axes V (d, p): p (d + l) operations for a
+    row instead of d l.
+
+    For a kernel of |x|, |y| and <x, y>, k(x, V c) is that of the coordinates (V'x, h) and (c, 0), where h² = |x|² -
+    |V'x|²: both have the lengths and the inner product of x and V c. Rounded axes are as good, if V'V <= I: then these
+    are the kernels with landmarks (V c, (I - V'V)^(1/2) c) in more dimensions. Source: `docs/numerics.md`, section 4.
+
+    axes (d, p), and landmarks (l, p), the coordinates c, in the dtype of block work.
+    """
+
+    name: ClassVar[str] = "subspace-rows"
+    shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "p"), "axes": ("d", "p")}
+    axes: Array
+
+    __repr__ = brief
+
+    @classmethod
+    def takes(cls, kernel: Kernel) -> bool:
+        return kernel.isotropic
+
+    def filling(self, most_rows: int) -> Fill:
+        count, p = self.landmarks.shape
+        points = empty((count, p + 1), self.offset, self.dtype)
+        points[:, :p], points[:, p] = self.landmarks, 0
+        fill = self.kernel.against_anywhere(points, most_rows)
+        xp, work = functions_of(self.axes), empty((most_rows, p + 1), self.offset, self.dtype)
+
+        def fill_from_coordinates(X: Array, V: Array) -> None:
+            own = work[: X.shape[0], :]
+            with np.errstate(over="ignore", invalid="ignore"):
+                xp.matmul(X, self.axes, out=own[:, :p])
+                rest = squared_norms(X) - squared_norms(own[:, :p])
+            own[:, p] = xp.sqrt(xp.maximum(rest, 0.0, out=rest))
+            fill(own, V)
+
+        return fill_from_coordinates
+
+    @property
+    def landmark_rows(self) -> Array:
+        return self.landmarks @ self.axes.T
 
 
 def has_landmarks(features: FeatureMap) -> TypeGuard[KernelRows]:
@@ -604,7 +653,8 @@ def tensor_sketch(
 
 
 MAPS: dict[str, type[FeatureMap]] = {
-    each.name: each for each in (KernelRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
+    each.name: each
+    for each in (KernelRows, SubspaceRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,8 @@ _SAFETY = 4  # times the measured rounding
 _COARSE = 0.05  # of the norm of E: with more rounding in float32, E is computed in float64
 _TOO_LARGE = 0.05  # of the measure of a row: landmarks leave more than that only if a kernel is not what it says
 
-Coordinates = Callable[[Array], Array]  # features V (b, D) -> Z (b, m) with K^ = Z diag(signs) Z'
+# For a dtype, a function of features V (b, D) -> Z (b, m) with K^ = Z diag(signs) Z'.
+Coordinates = Callable[[np.dtype[Any]], Callable[[Array], Array]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ class DrawnError:
         return np.diagonal(self.E).astype(np.float64)
 
     def times(self, Q: Array) -> Array:
-        """E Q (m, b), float64."""
-        return np.concatenate(in_parts(lambda at: self.E[at : at + _TILE_ROWS].astype(np.float64) @ Q, self._tiles()))
+        """E Q (m, b), float64, from a product in the dtype of E."""
+        Q = Q.astype(self.E.dtype, copy=False)
+        parts = in_parts(lambda at: self.E[at : at + _TILE_ROWS] @ Q, self._tiles())
+        return np.concatenate(parts).astype(np.float64, copy=False)
 
     def squares_times(self, Q: Array) -> Array:
         """The squares of the entries of E, times Q (m, b)."""
@@ -85,20 +89,20 @@ class DrawnError:
 def error_of(
     features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, unexplained: float = 0.0
 ) -> DrawnError:
-    """E of the drawn rows with K^ = Z diag(signs) Z', in the dtype of block work or, if rounding matters there, in
-    float64. `unexplained` is added to the diagonal of K^."""
-    p, roots, double = rows.probabilities, np.sqrt(rows.weights), np.dtype(np.float64)
+    """E of the drawn rows with K^ = Z diag(signs) Z', in float32 or, if rounding matters there, in float64.
+    `unexplained` is added to the diagonal of K^."""
+    p, roots = rows.probabilities, np.sqrt(rows.weights)
     if not len(rows.X):  # k(x, x) is 0 for all rows
         return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
-    if features.dtype != double:
-        few = np.linspace(0, len(rows.X) - 1, min(_COMPARED_ROWS, len(rows.X))).astype(np.intp)
-        scale = roots[few] / np.sqrt(p[few])
-        given = coordinates, signs, rows.X[few], scale, unexplained
-        exact, rounded = _error(features.in_precision(double), *given)[0], _error(features, *given)[0]
-        off = _SAFETY * len(rows.X) / len(few) * _norm(rounded - exact)
-        if off <= _COARSE * _norm(exact) * len(rows.X) / len(few):
-            return DrawnError(*_error(features, coordinates, signs, rows.X, roots, unexplained), roots, p, off)
-    E, V = _error(features.in_precision(double), coordinates, signs, rows.X, roots, unexplained)
+    with np.errstate(over="ignore"):
+        single, double = (features.in_precision(np.dtype(each)) for each in (np.float32, np.float64))
+    few = np.linspace(0, len(rows.X) - 1, min(_COMPARED_ROWS, len(rows.X))).astype(np.intp)
+    given = coordinates, signs, rows.X[few], roots[few] / np.sqrt(p[few]), unexplained
+    exact, rounded = _error(double, *given)[0], _error(single, *given)[0]
+    off = _SAFETY * len(rows.X) / len(few) * _norm(rounded - exact)
+    if off <= _COARSE * _norm(exact) * len(rows.X) / len(few):
+        return DrawnError(*_error(single, coordinates, signs, rows.X, roots, unexplained), roots, p, off)
+    E, V = _error(double, coordinates, signs, rows.X, roots, unexplained)
     largest = float(np.abs(V).max(initial=0.0)) * len(rows.X) / max(float(p.min(initial=1.0)), 2.0**-52)
     return DrawnError(E, V, roots, p, _SAFETY * 2.0**-50 * largest)
 
@@ -115,13 +119,13 @@ def _error(
     kernel, dtype = features.kernel, features.dtype
     V = np.empty((m, features.size), dtype)
     E = np.empty((m, m), dtype)
-    scale = roots.astype(dtype)
+    scale, to_coordinates = roots.astype(dtype), coordinates(dtype)
 
     def of_features(at: int) -> Array:
         own = slice(at, at + _TILE_ROWS)
         with np.errstate(all="ignore"):
             ((V[own], _),) = features.tiles([X[own]], _TILE_ROWS)
-            return coordinates(V[own])
+            return to_coordinates(V[own])
 
     Z = np.concatenate(in_parts(of_features, range(0, m, _TILE_ROWS))).astype(dtype, copy=False)
     signed = Z * signs.astype(dtype)
@@ -173,9 +177,10 @@ def missed_of_positive(error: DrawnError, rows: DrawnRows, rng: np.random.Genera
     if not error.finite or (error.diagonal > (1 + _TOO_LARGE) * rows.measures + error.rounding).any():
         return Missed(np.inf, np.inf)
     largest, about = _largest_eigenvalue(error.scaled_times, len(error.E), rng)
+    largest = largest * (1 + len(error.E) * float(np.finfo(error.E.dtype).eps)) + error.rounding  # of products with E
     if not rows.threshold:
-        return Missed(largest + error.rounding, about)
-    s = (largest + error.rounding) / rows.threshold
+        return Missed(largest, about)
+    s = largest / rows.threshold
     return Missed(rows.threshold * upper_mean(s, 1 - CONFIDENCE - _MISSED), about)
 
 

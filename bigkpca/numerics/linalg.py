@@ -14,7 +14,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
 from inspect import signature
 from typing import Any
 
@@ -212,21 +214,27 @@ def row_pieces(stop: int, start: int = 0) -> Iterator[slice]:
 
 _TILE_COLUMNS = 256
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_computes_parts = ContextVar("computes parts", default=False)  # of a thread
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """The threads that compute the parts of this process; those of its parent are not in a forked one."""
+    return ThreadPoolExecutor(_PROCESSORS, "parts", partial(_computes_parts.set, True))
 
 
 def in_parts(function: Callable[[int], Any], starts: Iterable[int]) -> list[Any]:
     """Results of a function of the starts of parts, computed at the same time. BLAS has one thread, so that they have
     the same bits for any number of processors."""
     starts, settings = list(starts), np.geterr()  # which each thread has separately
-    if len(starts) < 2 or _PROCESSORS < 2:
+    if len(starts) < 2 or _PROCESSORS < 2 or _computes_parts.get():  # a part must not wait for parts
         return list(map(function, starts))
 
     def with_settings(start: int) -> Any:
         with np.errstate(**settings):
             return function(start)
 
-    with ThreadPoolExecutor(min(_PROCESSORS, len(starts))) as pool:
-        return list(pool.map(with_settings, starts))
+    return list(_threads(os.getpid()).map(with_settings, starts))
 
 
 def at_once(*functions: Callable[[], Any]) -> list[Any]:

@@ -356,17 +356,18 @@ def shifted_sums(
             work, shifted = work_space(V), moved(shift.astype(dtype), V)
             total, products, squares = moved(total, V), moved(products, V), moved(squares, V)
         V -= shifted
-        roots = moved(np.ones(rows) if w is None else np.sqrt(w), V)
         if w is not None:
+            roots = moved(np.sqrt(w), V)
             V *= astype(roots, dtype)[:, None]
         count += rows
         weight += rows if w is None else float(w.sum())
         trace += float(diagonal.sum() if w is None else w @ diagonal)
         length += float(np.abs(diagonal).sum() if w is None else w @ np.abs(diagonal))
         pieces = [V[own, :] for own in added_pieces(V)]
-        # In float64, since squares of rows that are far may overflow in float32.
-        lengths = np.concatenate([on_host(inner_products(piece, piece, np.float64)) for piece in pieces])
-        if dtype == np.float32 and rows * lengths.max(initial=0) > FAR * lengths.sum():
+        lengths = np.concatenate([on_host(inner_products(piece, piece)) for piece in pieces])
+        # Squares of a row that is very far overflow in float32.
+        of_all = float(lengths.sum(dtype=np.float64))
+        if dtype == np.float32 and (np.isinf(of_all) or rows * float(lengths.max()) > FAR * of_all):
             V = astype(V, np.float64)
             add_products(products, V, work_space(V))
         else:
@@ -374,8 +375,9 @@ def shifted_sums(
                 add_products(products, V[own, :], work)
             squares += inner_products(V, V, axis=0)
             coarse_rows += rows
-        for own in added_pieces(V):
-            total += roots[own] @ astype(V[own, :], np.float64)  # or the mean rounds, which no bound of sums holds
+        for own in added_pieces(V):  # in float64, or the mean would round, which no bound of sums holds
+            piece, xp = V[own, :], functions_of(V)
+            total += xp.sum(piece, axis=0, dtype=xp.float64) if w is None else roots[own] @ astype(piece, np.float64)
     # `shifted` and not `shift`, since the rounded vector was subtracted.
     about = on_host(shifted).astype(np.float64)
     errors, coarse = length * rounding.errors, rounding.beta * (on_host(squares) + coarse_rows * UNDERFLOW)

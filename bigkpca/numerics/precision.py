@@ -14,6 +14,7 @@ rows, so those of two passes add up. Source: `docs/numerics.md`, section 14.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +25,11 @@ from bigkpca.numerics.display import brief
 from bigkpca.numerics.drawing import quarter
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
+from bigkpca.numerics.linalg import eigh_descending, in_parts, product
 from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
 from bigkpca.numerics.span import Basis, Span
 
-MEASURED_ROWS = 1024
+MEASURED_ROWS, _TILE_ROWS = 1024, 256
 _LANDMARKS = 512  # that are measured, too: near them kernels are large
 _SUMMED_ROWS = 512  # of a tile whose products are measured
 _SAFETY = 4  # times the measured errors: other rows may have larger ones
@@ -36,6 +38,7 @@ _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53
 _UNIT = 512 * _DOUBLE  # relative error of sums in float64, and of what follows the pass
 _IN_DOUBLE = 2.0**-24  # times errors of float32 are those of float64: 32 times the ratio of precisions, to be safe
 _LOST = 2.0**-20  # relative error that is assumed where float32 overflows
+_JUDGED_ROWS = 512  # at least, of a sample, and four for each component
 _ENOUGH = 0.01  # share of a requested eigenvalue, and of Σ k(x, x), that rounding in float32 may move
 _NOISE = 1e-12  # of the largest eigenvalue
 _KERNEL_ROWS = 128
@@ -85,13 +88,26 @@ def measured_rows(features: FeatureMap, X: Array) -> Array:
 
 @dataclass(frozen=True)
 class Measured:
-    """Features of some rows in float64, less the shift (q, D), their k(x, x) (q,), and the rounding of a pass in
-    float32 and in float64."""
+    """Features of some rows in float64, less the shift (q, D), their k(x, x) (q,), the errors (D,) of float32 in what
+    a pass computes `in_single`, and those (D,) of float64 that can be seen."""
 
     exact: Array
     diagonal: Array
-    single: Rounding
-    double: Rounding
+    in_single: InSingle
+    errors: Array
+    visible: Array
+
+    @cached_property
+    def single(self) -> Rounding:
+        """The rounding of a pass in float32."""
+        # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
+        beta = _SAFETY * max(_norm_of_sums(self.in_single), _SINGLE) + len(self.errors) * 2.0**-52
+        return Rounding(self.errors, beta)
+
+    @property
+    def double(self) -> Rounding:
+        """The rounding of a pass in float64."""
+        return Rounding(_IN_DOUBLE**2 * self.errors + self.visible, _UNIT + len(self.errors) * 2.0**-52)
 
     def of(self, dtype: np.dtype[np.generic]) -> Rounding:
         """The rounding of a pass in this dtype."""
@@ -100,31 +116,35 @@ class Measured:
 
 def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> Measured:
     """The rounding of rows X (q, d), from what `in_single` computes for them."""
-    D = features.size
     with np.errstate(all="ignore"):
-        ((exact, diagonal),) = features.in_precision(np.dtype(np.float64)).tiles([X], len(X))
+        double = features.in_precision(np.dtype(np.float64))
+        tiles = in_parts(
+            lambda at: double.evaluation(_TILE_ROWS)(X[at : at + _TILE_ROWS]), range(0, len(X), _TILE_ROWS)
+        )
+        exact, diagonal = map(np.concatenate, zip(*tiles, strict=True))
         rounded = shift.astype(np.float32)
         exact -= np.where(np.isfinite(rounded), rounded, shift)
         off = single.values - exact
         off = np.where(np.isfinite(off), off, _LOST * np.abs(exact))
         root = float(np.sqrt(np.abs(diagonal).sum())) or 1.0  # of a kernel without a diagonal nothing is bounded
         errors = _SAFETY**2 * np.sum((off / root) ** 2, axis=0)
-        # Sums of a few whole numbers may be exact by luck: others, and in another order, are not.
-        beta = _SAFETY * max(_norm_of_sums(single), _SINGLE) + D * 2.0**-52
-    visible = np.zeros(1)
+    visible = np.zeros(features.size)
     if has_landmarks(features):
-        visible = _visible_error(features) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
-    in_double = Rounding(_IN_DOUBLE**2 * errors + _SAFETY**2 * visible, _UNIT + D * 2.0**-52)
-    return Measured(exact, np.abs(diagonal), Rounding(errors, beta), in_double)
+        visible = (_SAFETY * _visible_error(features)) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
+    return Measured(exact, np.abs(diagonal), single, errors, visible)
 
 
+@np.errstate(all="ignore")
 def _norm_of_sums(single: InSingle) -> float:
     """|M^(-1/2) Delta M^(-1/2)|_2 of the error Delta of products in float32, by power steps."""
     exact = single.values[single.summed].astype(np.float64)
-    M = exact.T @ exact
+    M = product(exact.T, exact, _TILE_ROWS)
     roots = np.sqrt(np.diag(M) + len(exact) * UNDERFLOW)
-    B = np.nan_to_num((single.products - M) / roots / roots[:, None], nan=1, posinf=1, neginf=-1)
-    x = np.random.default_rng(0).standard_normal(len(B))
+    off = single.products - M
+    off /= roots
+    off /= roots[:, None]
+    B = np.nan_to_num(off.astype(np.float32), nan=1, posinf=1, neginf=-1)
+    x = np.random.default_rng(0).standard_normal(len(B), np.float32)
     for _ in range(_POWER_STEPS):
         x = B @ (x / (np.linalg.norm(x) or 1))
     return float(np.linalg.norm(x))
@@ -320,18 +340,23 @@ def single_is_enough(
     """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
     measured rows, those of a sample, no requested eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
     k(x, x)."""
+    sample = weight > rows
+    if sample:
+        rows = min(rows, max(_JUDGED_ROWS, 4 * components))
     V, times = found.exact[:rows], weight / rows
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
     trace, squares = times * float(found.diagonal[:rows].sum()), times * np.einsum("ij,ij->j", V, V)
     slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
-    B = np.sqrt(times) * (V if basis is None else V @ basis.P)  # about the shift, which is near the mean
-    values, U = np.linalg.eigh(B @ B.T)
-    known = rows if weight <= rows else rows // 4  # of a sample, the last ones are too small
-    wanted = min(components, known, int(np.count_nonzero(values > _NOISE * values[-1])))
-    values, U = values[::-1][:wanted], U[:, ::-1][:, :wanted]
+    B = np.sqrt(times) * (V if basis is None else product(V, basis.P, _TILE_ROWS))  # about the shift, near the mean
+    known = rows // 4 if sample else rows  # of a sample, the last ones are too small
+    if not known:
+        return False
+    values, U = eigh_descending(B @ B.T, min(components, known))
+    wanted = int(np.count_nonzero(values > max(_NOISE * values[0], 0)))
     if not wanted:
         return False
+    values, U = values[:wanted], U[:, :wanted]
     A = B.T @ (U / np.sqrt(values))
     A = A if basis is None else basis.P @ A
     if (bounds(slack, values, A).lower < (1 - _ENOUGH) * values).any():

@@ -45,11 +45,11 @@ _SUMMED = 128  # products that are added up in their dtype
 
 @dataclass(frozen=True)
 class Action:
-    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed vector v0, all in
+    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed `shift`, all in
     float64:
 
-    total = Σ w_i (v_i - v0), products = Σ w_i (v_i - v0)(v_i - v0)'Q, trace = Σ w_i k(x_i, x_i),
-    squares = Σ w_i |v_i - v0|²; count and weight as in `Moments`.
+    total = Σ w_i (v_i - shift), products = Σ w_i (v_i - shift)(v_i - shift)'Q, trace = Σ w_i k(x_i, x_i),
+    squares = Σ w_i |v_i - shift|²; count and weight as in `Moments`.
     """
 
     count: int
@@ -63,22 +63,22 @@ class Action:
         """Sums of both sets of rows together."""
         return Action(*(getattr(self, part.name) + getattr(other, part.name) for part in fields(self)))
 
-    def mean(self, v0: Array) -> Array:
+    def mean(self, shift: Array) -> Array:
         """Mean of v, (D,)."""
-        return v0 + self.total / self.weight
+        return shift + self.total / self.weight
 
-    def applied(self, Q: Array, v0: Array, center: bool) -> Array:
+    def applied(self, Q: Array, shift: Array, center: bool) -> Array:
         """Scatter about the mean (or about zero) times Q, (D, b)."""
         deviation = self.total / self.weight
         image = self.products - np.outer(self.total, deviation @ Q)
         if not center:
-            m = self.mean(v0)
+            m = self.mean(shift)
             image += np.outer(self.weight * m, m @ Q)
         return image
 
-    def squares_about_zero(self, v0: Array) -> float:
+    def squares_about_zero(self, shift: Array) -> float:
         """Σ w_i |v_i|²."""
-        return self.squares + 2 * float(self.total @ v0) + self.weight * float(v0 @ v0)
+        return self.squares + 2 * float(self.total @ shift) + self.weight * float(shift @ shift)
 
 
 def block_action(
@@ -89,13 +89,13 @@ def block_action(
     count, weight, trace, squares = 0, 0.0, 0.0, 0.0
     total: Array = np.zeros(len(shift))
     products: Array = np.zeros(Q.shape)
-    v0 = right = np.empty(0)
+    rounded = right = np.empty(0)
     for V, diagonal, w in weighted_tiles(tiles, weights):
         dtype = dtype_of(V)
-        if not v0.shape[0] or dtype_of(v0) != dtype:
-            v0, right = moved(shift.astype(dtype), V), moved(Q.astype(dtype), V)
+        if not rounded.shape[0] or dtype_of(rounded) != dtype:
+            rounded, right = moved(shift.astype(dtype), V), moved(Q.astype(dtype), V)
             total, products = moved(total, V), moved(products, V)
-        V -= v0
+        V -= rounded
         w = np.ones(V.shape[0]) if w is None else w
         roots = moved(np.sqrt(w).astype(dtype), V)
         if weights is not None:

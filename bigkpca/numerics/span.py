@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy
@@ -44,6 +45,11 @@ class Basis:
     def solve(self, b: Array) -> Array:
         """W⁺ b, for b (l,) or (l, c)."""
         return self.P @ (self.signs * (self.P.T @ b).T).T
+
+    def coordinates(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+        """The function V -> V P of features V (b, l) in this dtype."""
+        P = self.P.astype(dtype, copy=False)
+        return lambda V: V @ P
 
     def keep(self, directions: Array | slice) -> Self:
         """The part of the basis with these directions, ascending."""

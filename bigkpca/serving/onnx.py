@@ -85,7 +85,7 @@ def _features(features: FeatureMap, graph: _Graph, X: str) -> str:
     """v(x) of shifted rows."""
     match features:
         case KernelRows():
-            return _kernel(features.kernel, graph, X, features.landmarks.astype(np.float64))
+            return _kernel(features.kernel, graph, X, features.landmark_rows.astype(np.float64))
         case GivenKernels():
             return X
         case FourierRows():

@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics import landmarks
+from bigkpca.numerics import landmarks, subspace
 from bigkpca.numerics.drawing import DRAWN_ROWS
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.kernels.base import Leaf
@@ -67,6 +67,17 @@ class ResolvedFit:
         """The same fit with existing features, whose number is not limited by the rows: no row is chosen."""
         spec = self.spec.model_copy(update={"tol": None})
         return replace(self, spec=spec, size=size, dtype=dtype, rule=None, rule_reason="")
+
+    @property
+    def most_axes(self) -> int:
+        """The most axes of a principal subspace in which the landmarks may lie; 0 if they are whole rows."""
+        rule = self.rule
+        if not isinstance(rule, landmarks.KMeans) or not (rule.subspace and rule.iterations):
+            return 0
+        kernel = self.kernel(1.0)
+        if not (kernel.isotropic and kernel.positive):
+            return 0
+        return subspace.most_axes(self.n, min(self.sample, rule.most_rows(self.size)), self.d, self.size)
 
     @property
     def drawn(self) -> int:

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+import scipy
 
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array, BigKPCAError
@@ -27,7 +28,7 @@ from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.solvers import Action
 
-_LAYOUT = 5  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
+_LAYOUT = 6  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
 _MOST_SHARE = 30.0  # the next save waits for this many times the duration of a save
@@ -37,7 +38,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, DrawnRows
 def saved_in(folder: str, core_types: Sequence[str], progress: Progress) -> Callable[..., SavedPass]:
     """The `checkpoint` of an engine that saves sums in a folder; those of other package versions or processor types are
     not reused."""
-    made_by = {name: version(name) for name in ("bigkpca", "numpy", "scipy")}, list(core_types), _LAYOUT
+    made_by = (version("bigkpca"), np.__version__, scipy.__version__), list(core_types), _LAYOUT
 
     def saved(name: str, *given: Any) -> SavedPass:
         return SavedPass(f"{folder}/{content_digest(made_by, name, *given)[:12]}", progress)

@@ -92,6 +92,11 @@ class Kernel(ABC):
         return self.distance == "sqeuclidean"
 
     @property
+    def isotropic(self) -> bool:
+        """Whether k(x, y) depends only on |x|, |y| and <x, y>, so that no rotation of all rows changes it."""
+        return self.radial
+
+    @property
     def towards(self) -> Towards | None:
         """The form of the gradient of k(z, y) in z, given its gradient weight p(z, y); None if the weight is not known.
 
@@ -292,6 +297,10 @@ class _Combined(Kernel):
     @property
     def radial(self) -> bool:
         return all(part.radial for part in self.parts)
+
+    @property
+    def isotropic(self) -> bool:
+        return all(part.isotropic for part in self.parts)
 
     @property
     def towards(self) -> Towards | None:

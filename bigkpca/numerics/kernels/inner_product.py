@@ -15,10 +15,14 @@ _LARGEST_DEGREE = 10_000  # one product per degree
 
 
 class InnerProduct(Leaf):
-    """A kernel of <x, y>."""
+    """A kernel of <x, y>, or of it and the lengths of both rows."""
 
     @property
     def on_devices(self) -> bool:
+        return True
+
+    @property
+    def isotropic(self) -> bool:
         return True
 
 

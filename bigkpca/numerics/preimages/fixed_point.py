@@ -59,7 +59,7 @@ def objective(features: FeatureMap, most_rows: int) -> Objective:
     """F for tiles of at most `most_rows` rows."""
     if not has_landmarks(features):
         return _over_waves(features)  # `check` rejects all others
-    kernel, S = features.kernel, features.landmarks.astype(np.float64)
+    kernel, S = features.kernel, features.landmark_rows.astype(np.float64)
     evaluate = kernel.gradient_weights(S, most_rows)
     values, slopes = np.empty((2, most_rows, len(S)))
     own, level = float(kernel.own_gradient_weight(S).mean()), float(kernel.diagonal(S).mean())
@@ -137,7 +137,7 @@ def candidates_of(features: FeatureMap) -> Candidates:
     """Some of the landmarks. None for random features, which are noise where they have no direction."""
     if not has_landmarks(features):
         return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0))
-    S = features.landmarks.astype(np.float64)
+    S = features.landmark_rows.astype(np.float64)
     C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
     return Candidates(C, features.kernel(C, S), features.kernel.diagonal(C))
 
@@ -294,7 +294,7 @@ class FixedPoint(Preimage):
         if not self.mean_term:
             given = given.without_mean()
         if has_landmarks(features):
-            R, Y, kept = features.landmarks, fitted.landmark_scores(), _no_rows()
+            R, Y, kept = features.landmark_rows, fitted.landmark_scores(), _no_rows()
         else:
             rows = sampled(rows, _STARTING_ROWS, "pre-images of random features")
             R, Y, kept = features.shifted(rows), fitted.scores(rows), features.shifted(rows)

@@ -8,7 +8,14 @@ from numpy.testing import assert_array_equal
 
 from bigkpca.numerics.array_api import dtype_of, on_host
 from bigkpca.numerics.drawing import Draw, Measure, Sampler
-from bigkpca.numerics.features import Columns, FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
+from bigkpca.numerics.features import (
+    Columns,
+    FourierRows,
+    KernelRows,
+    PrincipalFourierRows,
+    SubspaceRows,
+    tensor_sketch,
+)
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, Spectrum
 from bigkpca.numerics.moments import Rounding, shifted_sums, square_of
 from bigkpca.numerics.solvers import add_strip, block_action
@@ -33,6 +40,7 @@ def maps(dtype, scale=SCALE):
     return {
         "columns": Columns(Linear(), offset, np.dtype(dtype), **given),
         "kernels": KernelRows(Gaussian(2.0), offset, landmarks, **given),
+        "kernels in a subspace": SubspaceRows(Gaussian(2.0), offset, landmarks[:, :2], axes[:, :2], **given),
         "kernels on the processor": KernelRows(Matern(2.0, 2.2), offset, landmarks, **given),
         "pairs": FourierRows(Gaussian(1.0), offset, W, **given),
         "phases": FourierRows(3 * Laplacian(1.0), offset, W, b, **given),

@@ -1,0 +1,118 @@
+"""Fits whose landmarks lie in the leading principal subspace of the rows."""
+
+import numpy as np
+import pytest
+from dask.distributed import Client, LocalCluster
+from scipy.sparse.linalg import eigsh
+
+import bigkpca
+from bigkpca import KernelPCA, kernels, landmarks
+from bigkpca.numerics.features import KernelRows, SubspaceRows
+from tests.helpers import oracles
+
+OPTIONS = {"n_components": 10, "size": 500, "sigma": 3.0, "random_state": 0}
+
+
+def exact_eigenvalues(kernel, X):
+    return eigsh(oracles.centred(kernel.gram(X)), 10, which="LA")[0][::-1]
+
+
+@pytest.fixture(scope="module")
+def X():
+    """Rows of 300 columns, most of whose variance is along few axes, far from the origin."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(300, 300)))[0]
+    return (rng.normal(size=(4000, 300)) * 0.85 ** np.arange(300) @ axes + 5).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def found(X):
+    return KernelPCA(**OPTIONS).fit(X)
+
+
+def test_the_axes_are_found_and_told(X, found):
+    features = found.model_.features
+    assert isinstance(features, SubspaceRows)
+    p = features.axes.shape[1]
+    assert features.axes.shape == (300, p)
+    assert features.landmarks.shape == (500, p)
+    assert p <= 64
+    (told,) = (each for each in found.model_.provenance["choices"] if each["option"] == "axes")
+    assert told["value"] == p
+    assert "of 300" in told["reason"]
+    assert found.landmarks_.shape == (500, 300)
+    whole = KernelPCA(**OPTIONS, landmarks=landmarks.KMeans(subspace=False)).fit(X)
+    assert type(whole.model_.features) is KernelRows
+
+
+def test_bounds_and_estimates_hold(X, found):
+    exact = exact_eigenvalues(kernels.Gaussian(3.0), X)
+    known = found.certificate_
+    assert (known.lower <= exact).all()
+    assert (exact <= known.upper).all()
+    assert known.trust.count("solid") >= 8
+    assert np.abs(known.estimate - exact).max() <= 4 * known.standard_error.max()
+    whole = KernelPCA(**OPTIONS, landmarks=landmarks.KMeans(subspace=False)).fit(X)
+    assert found.eigenvalues_.sum() >= 0.999 * whole.eigenvalues_.sum()
+
+
+def test_a_saved_model_and_a_fit_from_disk_have_the_same_bits(X, found, tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    bigkpca.ingest([tmp_path / "rows.npy"], tmp_path / "rows.zarr")
+    bigkpca.fit(tmp_path / "rows.zarr", tmp_path / "model.zarr", **OPTIONS)
+    loaded = bigkpca.load(tmp_path / "model.zarr")
+    ours, theirs = loaded.features, found.model_.features
+    np.testing.assert_array_equal(loaded.solution.eigenvalues, found.eigenvalues_)
+    np.testing.assert_array_equal(ours.axes, theirs.axes)
+    np.testing.assert_array_equal(ours.landmarks, theirs.landmarks)
+    again = KernelPCA.load(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(again.transform(X), found.transform(X))
+
+
+def test_workers_find_the_same_bits(X, found):
+    local = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    with local as cluster, Client(cluster):
+        there = KernelPCA(**OPTIONS).fit(X)
+    np.testing.assert_array_equal(there.eigenvalues_, found.eigenvalues_)
+    np.testing.assert_array_equal(there.model_.features.axes, found.model_.features.axes)
+
+
+def test_rows_are_added_to_the_same_axes(X, found):
+    grown = KernelPCA(**OPTIONS).fit(X[:3700])
+    axes = grown.model_.features.axes
+    grown.partial_fit(X[3700:])
+    np.testing.assert_array_equal(grown.model_.features.axes, axes)
+    np.testing.assert_allclose(grown.eigenvalues_, found.eigenvalues_, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    "kernel", [kernels.Matern(3.0, nu=1.5), kernels.Polynomial(0.01, degree=2, coef0=1.0)], ids=str
+)
+def test_other_kernels_have_bounds_that_hold(X, kernel):
+    found = KernelPCA(10, size=600, kernel=kernel, landmarks="kmeans", random_state=0).fit(X)
+    about = X - found.model_.features.offset.astype("f4")
+    exact = exact_eigenvalues(kernel, about)
+    known = found.certificate_
+    assert (known.lower <= exact * (1 + 1e-6)).all()
+    assert (exact <= known.upper).all()
+
+
+def test_double_precision_standardised_and_weighted_columns(X):
+    for options in (
+        {"dtype": "float64"},
+        {"standardize": True, "sigma": 20.0},
+        {"column_weights": np.r_[0.5, np.ones(299)]},
+    ):
+        found = KernelPCA(**OPTIONS | options).fit(X)
+        assert np.isfinite(found.eigenvalues_).all()
+        assert found.certificate_.proven
+        assert found.transform(X[:5]).dtype == (np.float64 if "dtype" in options else np.float32)
+
+
+def test_preimages_of_scores_are_near_their_rows(X, found):
+    restored = found.inverse_transform(found.transform(X[:200]))
+    whole = KernelPCA(**OPTIONS, landmarks=landmarks.KMeans(subspace=False)).fit(X)
+    theirs = whole.inverse_transform(whole.transform(X[:200]))
+    ours, others = (np.mean((each - X[:200]) ** 2) for each in (restored, theirs))
+    assert ours <= 1.05 * others
+    assert ours < 0.7 * X.var(axis=0).mean()
