@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array
-from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, plus_minus
+from bigkpca.numerics.display import ShowsSummary, Summary, at_least, at_most, counted, plus_minus, share_at_most
 
 CONFIDENCE = 0.95
 
@@ -128,7 +128,7 @@ class Certificate(ShowsSummary):
         """The bounds and estimates of the whole model, and of each component."""
         facts = {"trust": counted(self.trust)}
         if self.unexplained < 1:
-            facts["unexplained"] = f"{self.unexplained:.2%} of the variance at most (proven)"
+            facts["unexplained"] = f"{share_at_most(self.unexplained)} of the variance at most (proven)"
         columns: dict[str, Any] = {
             "proven at least": np.array([*map(at_least, self.lower)]) if self.proven else None,
             f"at most, {CONFIDENCE:.0%}": np.array([*map(at_most, self.upper)])
