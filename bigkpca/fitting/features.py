@@ -169,11 +169,14 @@ def _in_subspace(prepared: PreparedSample, fit: ResolvedFit, engine: Engine) -> 
         some = columns.shifted(sampled.few[: subspace.MEASURED_ROWS])
         components = spec.n_components if isinstance(spec.n_components, int) else size // 20
         least = subspace.missed(subspace.spectrum(kernel, some), components, size)
-        enough = least / subspace.rate(kernel, some)
-        axes = subspace.leading_axes(columns, few, some, enough, most, rng) if np.isfinite(enough) else None
+        if not least > 0 or not (rate := subspace.rate(kernel, some)) > 0:
+            return None
+        axes = subspace.leading_axes(columns, few, some, least / rate, most, rng)
     if axes is None:
         return None
     leading = axes_of(rows, columns, axes[:, : subspace.LEADING], spec.block_rows, engine)
+    if not (np.isfinite(leading).all() and np.isfinite(axes).all()):  # squares of a far row overflow
+        return None
     axes = np.linalg.qr(np.hstack([leading, axes[:, subspace.LEADING :]]))[0]
     axes = subspace.contracted(axes, columns.dtype)
     places = subspace.coordinates(columns, few, axes)

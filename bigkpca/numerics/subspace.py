@@ -14,7 +14,7 @@ import numpy as np
 
 from bigkpca.errors import Array
 from bigkpca.numerics.features import Columns
-from bigkpca.numerics.kernels import Kernel
+from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import eigh_descending, in_parts
 from bigkpca.numerics.solvers import starting_block
 
@@ -26,6 +26,7 @@ _MULTIPLE = 8  # of axes
 _MOST = 512  # axes
 _SPARE = 4  # for so many axes, one more is searched, to find them well
 _LOST = 0.4  # of the number of variances in a sample, for each of its rows
+_FAR = 32  # lengths
 _TYPICAL = 128  # axes that are searched
 _MISSED = 96.0  # landmarks for which those missed are about as large as eigenvalue 32: smaller ones keep more axes
 _PARTS, _TILE_ROWS = 2, 1024  # of sums over sampled rows, and at a time
@@ -43,8 +44,10 @@ def rate(kernel: Kernel, X: Array) -> float:
 
 def spectrum(kernel: Kernel, X: Array) -> Array:
     """The leading eigenvalues (64,), for each row, of the centred Gram matrix of all rows, from some of them, X (m, d):
-    those of a sample are too large by about the mean of the small ones."""
+    those of a sample are too large by about the mean of the small ones. Empty if kernels overflow."""
     K = kernel(X, X)
+    if not np.isfinite(K).all():
+        return np.empty(0)
     means = K.mean(axis=0)
     values = np.linalg.eigvalsh(K - means - means[:, None] + means.mean())[::-1] / len(K)
     return np.asarray(values[:_KNOWN] - values[_TAIL:].sum() / len(K))
@@ -80,29 +83,42 @@ def leading_axes(
     columns: Columns, X: Array, measured: Array, enough: float, most: int, rng: np.random.Generator
 ) -> Array | None:
     """The leading axes (d, p) of rows X (m, d) about the offset, orthonormal and descending, as few as leave no axis
-    with a variance above `enough`: a multiple of 8. None if these are more than `most`, or none. A few `measured` rows,
-    shifted, tell about how many there will be.
+    with a variance above `enough`: a multiple of 8. None if these are more than `most`, or none, if rows are far from
+    all others, and if their products overflow. A few `measured` rows, shifted, tell about how many there will be.
 
     A range finder with one power step on 4000 rows (Halko, Martinsson and Tropp 2011, *SIAM Review* 53). The axes
     beyond the first 48 are then refined by one product over all rows.
     """
-    about = int(np.count_nonzero(np.linalg.eigvalsh(measured @ measured.T) > enough * len(measured)))
+    products = measured @ measured.T
+    if not np.isfinite(products).all():
+        return None
+    about = int(np.count_nonzero(np.linalg.eigvalsh(products) > enough * len(measured)))
     if not 0 < about <= most:
         return None
     some = columns.shifted(X[np.sort(rng.choice(len(X), min(len(X), _AXES_ROWS), replace=False))])
+    if has_far(columns.kernel, some, measured):
+        return None
     widest = min(columns.columns, _wider(most))
     # The smaller variances of a sample are too small, more so the nearer their number is to that of its rows.
     width = min(_wider(int(about / (1 - _LOST * about / len(measured)))), widest)
     while True:
         Q = np.linalg.qr(_scatter(some, starting_block(columns.columns, width, rng)))[0]
         image = _scatter(some, Q)
+        if not np.isfinite(image).all():
+            return None
         squares, S = eigh_descending(image.T @ image)
         p = -(-int(np.count_nonzero(squares > (enough * len(some)) ** 2)) // _MULTIPLE) * _MULTIPLE
         if not 0 < p <= most:
             return None
         if _wider(p) <= width or width == widest:  # the last of the values are too small
-            return _refined(columns, X, image @ (S[:, :p] / np.sqrt(squares[:p])))
+            return _refined(columns, X, np.linalg.qr(image @ S[:, :p])[0])  # orthonormal whatever the rank
         width = min(_wider(p) + width // _SPARE, widest)
+
+
+def has_far(kernel: Kernel, X: Array, others: Array) -> bool:
+    """Whether some of the rows X (m, d) are more than 32 lengths of the kernel from the offset, the length at `others`:
+    there the rounding of |x|² - |V'x|² is as large as distances between neighbours."""
+    return bool((rate(kernel, others) * squared_norms(X) > _FAR**2 * np.abs(kernel.diagonal(X))).any())
 
 
 def _wider(axes: int) -> int:

@@ -97,6 +97,34 @@ def test_other_kernels_have_bounds_that_hold(X, kernel):
     assert (exact <= known.upper).all()
 
 
+def changed(X, case):
+    X = X.copy()
+    if case == "a giant in the sample":
+        X[::9, 3] = 1e25  # whose square overflows in float32
+    if case == "one giant":
+        X[1234, 3] = 1e25
+    if case == "a sentinel":
+        X[::20, 2] = -9999
+    if case == "mostly equal":
+        X[50:] = X[0]
+    if case == "of rank 20":
+        X = (X[:, :20] @ np.random.default_rng(0).normal(size=(20, 300))).astype("f4")
+    return X
+
+
+@pytest.mark.parametrize("case", ["a giant in the sample", "one giant", "a sentinel", "mostly equal", "of rank 20"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_rows_without_a_principal_subspace(X, case):
+    rows = changed(X, case)
+    sigma = 30.0 if case == "of rank 20" else 3.0
+    found, whole = (
+        KernelPCA(5, size=500, sigma=sigma, random_state=0, landmarks=landmarks.KMeans(subspace=inside)).fit(rows)
+        for inside in (True, False)
+    )
+    assert np.isfinite(found.transform(rows[:99])).all()
+    np.testing.assert_allclose(found.eigenvalues_, whole.eigenvalues_, rtol=0.02)
+
+
 def test_double_precision_standardised_and_weighted_columns(X):
     for options in (
         {"dtype": "float64"},
