@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     data, out = repeated_dataset(given.folder, given.rows), given.folder / f"compare-{given.rows}"
     shutil.rmtree(out, ignore_errors=True)
     sizes = ",".join(str(given.size // share) for share in (8, 4, 2, 1))
-    options = ["--sizes", sizes, "--seeds", str(given.repeats), "--time-budget", "1 h"]
+    options = ["--sizes", sizes, "--seeds", str(given.repeats)]
     seconds, peak = watched([sys.executable, "-m", "bigkpca.cli", "compare", data, str(out), *options])
     shown = table(
         f"bigkpca compare, MNIST, {given.rows} rows, sizes {sizes}, {given.repeats} seeds",

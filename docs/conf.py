@@ -62,9 +62,7 @@ numpydoc_xref_ignore = "all"  # but for these
 numpydoc_xref_aliases = {
     name: f"bigkpca.{path}.{name}"
     for path, names in {
-        "comparing": ["Comparison"],
-        "comparing.results": ["TrialGroup"],
-        "comparing.trials": ["TrialResult"],
+        "comparing": ["Comparison", "Trial"],
         "errors": [
             "CorruptionError",
             "DataError",

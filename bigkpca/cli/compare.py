@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,11 +13,12 @@ import click
 from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
-    device_option,
+    array_option,
+    common,
     given,
     json_option,
+    memory_option,
     overwrite_option,
-    running,
     spec_options,
     whole_numbers,
 )
@@ -23,23 +26,22 @@ from bigkpca.cli.output import aligned
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.display import share_at_most
 from bigkpca.spec import VARIED, FitSpec
-from bigkpca.spec.units import SEEDS, TIME_BUDGET
+from bigkpca.spec.units import SEEDS
 
 _COLUMNS = {
     "seconds": ("seconds", "{:.2f}".format),
     "planned_mb": ("planned MB", "{:.0f}".format),
     "score_error": ("scores", "{:.2%}".format),
     "eigenvalue_error": ("eigenvalues", "{:.2%}".format),
-    "subspace_cosine": ("cosine", "{:.4f}".format),
+    "cosine": ("cosine", "{:.4f}".format),
     "preimage_error": ("pre-images", "{:.2%}".format),
-    "relative_trace_error": ("proven", share_at_most),
+    "unexplained": ("proven", share_at_most),
 }
 
 
 @command(
     "bigkpca compare rows.zarr comparison",
     "bigkpca compare rows.zarr comparison --methods nystroem/kmeans,rff --sizes 200,800 --seeds 2",
-    "bigkpca compare rows.zarr comparison --scheduler tcp://10.0.0.1:8786",
 )
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
@@ -51,12 +53,12 @@ _COLUMNS = {
     help="Numbers of landmarks or random features.",
 )
 @option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
-@option("--time-budget", metavar="TIME", default=TIME_BUDGET, help="Start no fit after this time.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
-@device_option
+@array_option("Array to read if the input is a Zarr group.")
+@memory_option("Leave out fits for which a process would need more, e.g. '2 GB'.")
 @overwrite_option
 @json_option
-@running
+@common
 def compare(
     data: str, outdir: str, methods: str | None, sizes: str | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
@@ -65,19 +67,25 @@ def compare(
 
     numbers = whole_numbers("--sizes", sizes or None, "whole numbers, e.g. 100,400,1600")
     fields, others = given(options)
-    found = run(data, outdir, methods=methods or None, sizes=numbers, progress=ShownProgress(quiet), **others, **fields)
+    grid: dict[str, Any] = {"methods": methods or (), "sizes": numbers or ()}
+    found = run(data, outdir, **grid, progress=ShownProgress(quiet), **others, **fields)
     if as_json:
-        click.echo(json.dumps({key: value for key, value in asdict(found).items() if key != "groups"}))
+        facts = {"reference": found.reference, "advice": found.advice, "pca_note": found.pca_note}
+        trials = [{name: _known(value) for name, value in asdict(trial).items()} for trial in found.trials]
+        click.echo(json.dumps({"path": found.path, **facts, "pca_error": _known(found.pca_error), "trials": trials}))
         return
     click.echo(f"errors against {found.reference}; medians over seeds")
-    if found.scheduler:
-        click.echo(f"fits ran on {found.scheduler}")
-    if found.device:
-        click.echo(f"passes ran on {found.device}")
-    lines = [["method", "landmarks", "size", *(title for title, _ in _COLUMNS.values())]]
-    for group in found.groups:
-        spreads = [(group.spreads[key], shown) for key, (_, shown) in _COLUMNS.items()]
-        measures = [shown(spread.median) if spread else "-" for spread, shown in spreads]
-        lines.append([group.variant.method, group.variant.landmarks, f"{group.size:,}", *measures])
-    notes = [found.advice, *filter(None, [found.pca_note])]
-    click.echo("\n".join([*aligned(lines, range(2)), *notes, f"path  {found.path}"]))
+    lines = [["method", "size", *(title for title, _ in _COLUMNS.values())]]
+    for each in found.medians:
+        cells = (_shown(getattr(each, name), form) for name, (_, form) in _COLUMNS.items())
+        lines.append([each.method, f"{each.size:,}", *cells])
+    click.echo("\n".join([*aligned(lines, range(1)), found.advice, found.pca_note, f"path  {found.path}"]))
+
+
+def _shown(value: float, form: Callable[[float], str]) -> str:
+    return "-" if math.isnan(value) else form(value)
+
+
+def _known(value: Any) -> Any:
+    """The value for JSON, which has no NaN."""
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from time import monotonic
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from bigkpca.data.devices import Device
@@ -43,8 +42,8 @@ class DeviceOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of a run, as `bigkpca.fit` describes them. They change no result, except that memory or time may end the
-    growth of a size (`tol`), and that a device rounds differently.
+    """Options of a run, as `bigkpca.fit` describes them. They change no result, except that memory may end the growth
+    of a size (`tol`), and that a device rounds differently.
 
     Raises
     ------
@@ -61,8 +60,6 @@ class RunOptions:
     timeout: str | float = TIMEOUT
     progress: Progress = Progress()
     overwrite: bool = False
-    time_budget: str | float | None = None
-    started: float = field(default_factory=monotonic)
 
     @classmethod
     def of(cls, kind: type, options: Mapping[str, Any], **others: Any) -> RunOptions:
@@ -80,7 +77,7 @@ class RunOptions:
                 "the address of the scheduler is empty: specify one, such as --scheduler tcp://10.0.0.1:8786 "
                 "(scheduler= in Python), or omit the option to run on threads of this process"
             )
-        _ = self.memory_limit, self.deadline, self.seconds, self.device_value  # which raise
+        _ = self.memory_limit, self.seconds, self.device_value  # which raise
 
     def on(self, rows: Rows) -> RunOptions:
         """The same options with the device of the rows, unless they name one."""
@@ -95,11 +92,6 @@ class RunOptions:
     def memory_limit(self) -> int | None:
         """Bytes that a process may use; None without a limit."""
         return None if self.memory is None else parse_bytes(self.memory)
-
-    @property
-    def deadline(self) -> float | None:
-        """The end of the time budget on the monotonic clock, None without one."""
-        return None if self.time_budget is None else self.started + parse_seconds(self.time_budget)
 
     @property
     def seconds(self) -> float:

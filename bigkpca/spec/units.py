@@ -10,7 +10,6 @@ from bigkpca.errors import SpecError
 TIMEOUT = 600.0  # seconds without a finished block after which a run stops
 TIMEOUT_WRITTEN = f"{TIMEOUT / 60:g} min"
 SEEDS = 3  # per method and size in a comparison
-TIME_BUDGET = "10 min"  # of a comparison
 SAMPLED_ROWS = 2000  # with exact kernels in an evaluation: errors are known to about 3 % of themselves
 
 

@@ -10,7 +10,6 @@ from dask.utils import key_split
 import bigkpca
 from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.data.devices import Device
-from bigkpca.errors import SpecError
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
 from bigkpca.workflows import checkpoints
@@ -110,19 +109,6 @@ def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
     here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
     assert (there.device, here.device, here.device_bytes) == (RECORDED[0], "", 0)
     assert there.device_bytes > 0
-
-
-@pytest.mark.full
-def test_a_comparison_on_a_device_does_not_mix_with_another(folder, tmp_path):
-    given = {"n_components": 3, "methods": ["nystroem/kmeans"], "sizes": [30], "seeds": 1}
-    here = bigkpca.compare(folder / "rows.zarr", tmp_path / "here", **given)
-    there = bigkpca.compare(folder / "rows.zarr", tmp_path / "there", device=DEVICE, **given)
-    assert (here.device, there.device) == (None, RECORDED[0])
-    agree(there.trials[-1].eigenvalue_error, here.trials[-1].eigenvalue_error, 0.1)
-    with pytest.raises(SpecError, match=f"device is '{RECORDED[0]}' there and 'cpu' here"):
-        bigkpca.compare(folder / "rows.zarr", tmp_path / "there", **given)
-    shown = run("compare", folder / "rows.zarr", tmp_path / "there", *WORDS, "--device", DEVICE).stdout
-    assert f"passes ran on {RECORDED[0]}\n" in shown
 
 
 def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tmp_path):

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 import bigkpca
 from bigkpca import KernelPCA, landmarks
-from bigkpca.comparing import Comparison
-from bigkpca.comparing.results import group_trials
-from bigkpca.comparing.trials import TrialResult
+from bigkpca.comparing import Comparison, Trial
 from bigkpca.data.rows import ArrayRows
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
@@ -88,9 +86,7 @@ def test_other_values_tell_their_shapes_or_that_they_are_empty():
     )
     assert repr(landmarks.OwnRows(X)) == "OwnRows(values=<float64 (300, 8)>, sha256=None, given=None)"
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
-    assert "\n  fits            0, 2 more left to run" in repr(
-        Comparison("out", (), (), "take rff", "exact kernel PCA", 2)
-    )
+    assert "\n  fits            0\n" in repr(Comparison("out", (), "exact kernel PCA", 2, 0.1))
     assert repr(bigkpca.evaluate(fitted(), X, sample=50)).startswith("Evaluation on 300 rows, from 50 of them\n")
     assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
 
@@ -122,14 +118,10 @@ def test_lengths_are_a_dict_and_a_table():
 
 
 def test_fits_of_a_comparison_are_listed_with_their_medians():
-    trials = [
-        TrialResult("rff", "", 50, seed, seconds, 120.0, score_error=0.25)
-        for seed, seconds in enumerate((1.0, 3.0, 2.0))
-    ]
-    found = Comparison("out", tuple(trials), group_trials(trials), "take rff", "exact kernel PCA", 0)
+    trials = [Trial("rff", 50, seed, seconds, 120.0, score_error=0.25) for seed, seconds in enumerate((1.0, 3.0, 2.0))]
+    found = Comparison("out", tuple(trials), "exact kernel PCA", 2, 0.1)
     html = cells(found._repr_html_())
     assert html[-2:] == [
-        ["fit", "seconds", "planned MB", "error of the scores", "error of the eigenvalues", "error of pre-images"],
-        [str(found.groups[0]), "2", "120", "0.25", "", ""],
+        ["fit", "seconds", "planned mb", "score error", "eigenvalue error", "preimage error"],
+        ["rff with size 50", "2", "120", "0.25", "", ""],
     ]
-    assert str(found.groups[0]) not in repr(found)
