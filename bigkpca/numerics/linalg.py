@@ -237,11 +237,6 @@ def in_parts(function: Callable[[int], Any], starts: Iterable[int]) -> list[Any]
     return list(_threads(os.getpid()).map(with_settings, starts))
 
 
-def at_once(*functions: Callable[[], Any]) -> list[Any]:
-    """Results of independent functions, computed at the same time."""
-    return in_parts(lambda number: functions[number](), range(len(functions)))
-
-
 def product(A: Array, B: Array, rows: int) -> Array:
     """A B in tiles of `rows` rows of A, without overflow warnings."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.features import FeatureMap, Shape
-from bigkpca.numerics.linalg import at_once, eigh_descending
+from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
 MOST_RESTORED = 500  # rows whose pre-images are compared with linear PCA
@@ -133,7 +133,7 @@ def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = Tr
         if not all(np.abs(values).max() < _LARGEST for values in (others, judged, Y)):
             return None
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
-    baseline, weights = at_once(lambda: LinearPCA.of(others, r), lambda: np.linalg.lstsq(Y[~held_out], others)[0])
+    baseline, weights = LinearPCA.of(others, r), np.linalg.lstsq(Y[~held_out], others)[0]
     expected = Y[held_out] @ weights
     variance, by_scores, by_pca = (
         np.mean((judged - found) ** 2, axis=0) for found in (baseline.mean, expected, baseline.reconstruct(judged))

@@ -106,8 +106,11 @@ def test_blocks_whose_sums_were_saved_are_not_computed_again(stopped, dataset, c
     ids=str,
 )
 def test_sums_of_other_options_versions_or_processors_are_not_taken_up(change, stopped, dataset, tmp_path, monkeypatch):
-    shown, real, given = Recorder(), checkpoints.version, {**GIVEN, **(change if isinstance(change, dict) else {})}
-    monkeypatch.setattr(checkpoints, "version", lambda name: "0.0" if name == change else real(name))
+    shown, given = Recorder(), {**GIVEN, **(change if isinstance(change, dict) else {})}
+    if change == "bigkpca":
+        monkeypatch.setattr(checkpoints, "version", lambda name: "0.0")
+    if change == "numpy":
+        monkeypatch.setattr(checkpoints, "_ARITHMETIC", ("0.0", *checkpoints._ARITHMETIC[1:]))
     if change == "processor":
         monkeypatch.setattr(Engine, "core_types", lambda self: ["Other"])
     computed = []

@@ -6,7 +6,7 @@ Examples
 --------
 >>> from bigkpca import landmarks
 >>> landmarks.named("k-means")
-KMeans(iterations=6)
+KMeans(iterations=3, subspace=True)
 >>> rule = landmarks.RPCholesky(tol=0.01)
 >>> landmarks.to_dict(rule)
 {'name': 'rpcholesky', 'tol': 0.01}
