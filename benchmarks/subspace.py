@@ -125,15 +125,17 @@ def main(argv: Sequence[str] | None = None) -> Results:
             ratios.append((angle, bound, took))
     header = ["data", "kernel", "length", "l", "axes", "sine", "sines", "upper bounds", "seconds"]
     title = f"Landmarks in the principal subspace / of whole rows, {given.rows} rows, {given.repeats} seeds"
-    ratios = ratios or [(1.0, 1.0, 1.0)]  # at toy size there are none
-    means, worst = np.exp(np.mean(np.log(ratios), axis=0)), np.max(ratios, axis=0)
-    lines.append(["all with a subspace", "", "", "", "", "geometric mean", *map(float, means)])
-    lines.append(["", "", "", "", "", "largest", *map(float, worst)])
+    worst: list[float | None] = [None] * 3  # where no fit has a subspace
+    if ratios:
+        worst = np.max(ratios, axis=0).tolist()
+        means = np.exp(np.mean(np.log(ratios), axis=0)).tolist()
+        lines.append(["all with a subspace", "", "", "", "", "geometric mean", *means])
+        lines.append(["", "", "", "", "", "largest", *worst])
     targets = [
         Target(f"landmarks in the principal subspace, worst of all settings: {what}", "less", most, "times")
         for what, most in (("mean sine", _ANGLE), ("upper bounds", _BOUND), ("seconds", _SECONDS))
     ]
-    measured = tuple(target.measured(float(value)) for target, value in zip(targets, worst, strict=True))
+    measured = tuple(target.measured(value) for target, value in zip(targets, worst, strict=True))
     return Results((table(title, header, lines),), measured)
 
 

@@ -196,7 +196,10 @@ class Comparison(ShowsSummary):
         facts = {"path": self.path, "fits": f"{len(self.trials):,}", "errors against": self.reference}
         facts |= {"advice": self.advice, "linear PCA": self.pca_note}
         shown = ("seconds", "planned_mb", "score_error", "eigenvalue_error", "preimage_error")
-        columns = {name.replace("_", " "): [getattr(each, name) for each in self.medians] for name in shown}
+        columns = {
+            name.replace("_", " ").replace(" mb", " MB"): [getattr(each, name) for each in self.medians]
+            for name in shown
+        }
         return Summary("Comparison", facts, columns, ("fit", [str(each) for each in self.medians]))
 
 
@@ -322,7 +325,7 @@ class Candidate(NamedTuple):
 def _named(names: Sequence[str]) -> list[str]:
     """The methods with these names, by default all; "nystroem" is that with every rule. Raises SpecError for others."""
     known, found = all_methods(), list[str]()
-    for name in map(str.strip, names or all_methods()):
+    for name in map(str.strip, names or known):
         chosen = [each for each in known if name in (each, each.partition("/")[0])]
         if not chosen:
             raise unknown_name("method to compare", name, known)

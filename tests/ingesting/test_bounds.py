@@ -129,10 +129,10 @@ def test_memory_does_not_grow_with_the_rows_of_arrays(tmp_path, suffix, monkeypa
 @pytest.mark.alone
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
 def test_memory_does_not_grow_with_the_rows_of_tables(suffix, tmp_path):
-    """Of the whole process, since Arrow's memory is not Python's: 96 MB more of numbers take 31 to 42 MB, by how the
-    allocator fills its arenas."""
+    """Of the whole process, since Arrow's memory is not Python's: 96 MB more of numbers take a third of that at most,
+    since buffers are full by then."""
     peaks = []
-    for rows in (100_000, 500_000):
+    for rows in (300_000, 700_000):
         table = pa.table({f"c{j}": RNG.integers(0, 999, rows) for j in range(30)} | {"w": RNG.choice(["x", "y"], rows)})
         path = tmp_path / f"{rows}.{suffix}"
         if suffix == "parquet":
@@ -144,4 +144,4 @@ def test_memory_does_not_grow_with_the_rows_of_tables(suffix, tmp_path):
         peaks.append(
             peak_bytes("ingest", "-q", path, tmp_path / f"{rows}.zarr", "--categorical", "w", "--missing", "mean")
         )
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < peaks[0] + 32e6

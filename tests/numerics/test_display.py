@@ -122,6 +122,6 @@ def test_fits_of_a_comparison_are_listed_with_their_medians():
     found = Comparison("out", tuple(trials), "exact kernel PCA", 2, 0.1)
     html = cells(found._repr_html_())
     assert html[-2:] == [
-        ["fit", "seconds", "planned mb", "score error", "eigenvalue error", "preimage error"],
+        ["fit", "seconds", "planned MB", "score error", "eigenvalue error", "preimage error"],
         ["rff with size 50", "2", "120", "0.25", "", ""],
     ]

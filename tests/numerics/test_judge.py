@@ -46,11 +46,11 @@ def fit(X):
     return features, span.basis.P, solution
 
 
-def in_double(features, P, rows):
+def in_double(features, P, rows, unexplained=0.0):
     """E of drawn rows where float32 would be too coarse."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "_COARSE", 0.0)
-        return error_of(features, lambda _: lambda V: V @ P, np.ones(40), rows)
+        return error_of(features, lambda _: lambda V: V @ P, np.ones(P.shape[1]), rows, unexplained)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -89,7 +89,9 @@ def test_random_features_have_an_error_of_either_sign(X):
     V = V.copy()
     E = KERNEL.gram(X) - V @ V.T - 0.1 * np.eye(len(X))
     found = error_of(features, lambda _: lambda V: V, np.ones(60), drawn(X, np.ones(600)), unexplained=0.1)
-    assert_allclose(found.E, E, atol=1e-5)
+    assert_allclose(found.E, E, atol=1e-5)  # in float32
+    found = in_double(features, np.eye(60), drawn(X, np.ones(600)), 0.1)
+    assert_allclose(found.E, E, atol=1e-9)
     assert_allclose(missed_of_any(found, 0.0).norm, np.abs(np.linalg.eigvalsh(E)).max(), rtol=1e-2)
     far = 2 * np.abs(np.diag(E)).sum()  # more than these rows stand for
     assert_allclose(missed_of_any(found, -far - 1e4).most, far / 2 + 1e4)
