@@ -2,7 +2,7 @@
 
 Every function accepts the same kinds of rows as KernelPCA.fit. The array that it returns has one chunk for each chunk
 of rows of a Dask array, or for each block of other rows. Three things are done immediately: the rows of Dask frames are
-counted, `draw_landmarks` reads a sample, and `randomized_svd` makes its passes. `docs/dask-arrays.md` shows an example.
+counted, `draw_landmarks` reads a sample, and `randomized_svd` makes its passes. `docs/containers.md` shows an example.
 """
 
 from __future__ import annotations
