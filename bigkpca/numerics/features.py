@@ -70,11 +70,12 @@ class FeatureMap(ABC):
     """v(x) in R^D for rows x in R^d. Every row is first transformed to (x - offset) / scale.
 
     offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
-    the deviation of a standardised column over its weight, infinite for a weight of 0, and None without either.
+    the deviation of a standardised column over its weight, infinite for a weight of 0, and None without either. Arrays
+    from a file must have the `shapes`.
     """
 
     name: ClassVar[str]
-    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}  # required shapes of arrays from a file
+    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}
     precomputed: ClassVar[bool] = False  # whether rows contain kernels with the fitted rows
     kernel: Kernel
     offset: Array
@@ -97,7 +98,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def filling(self, most_rows: int) -> Fill:
-        """Prepare v for tiles of at most `most_rows` shifted rows; the returned function owns its work space."""
+        """v for tiles of at most `most_rows` shifted rows, as a function that owns its work space."""
 
     @property
     def columns(self) -> int:
@@ -136,20 +137,18 @@ class FeatureMap(ABC):
         return D if self.scale is None else D * np.where(np.isinf(self.scale), 0.0, self.scale)
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
-        """The same map with block work in this dtype, to which landmarks or frequencies are converted."""
+        """The same map with block work in this dtype."""
         own = {name: value for name, value in self.arrays().items() if name not in ("offset", "scale")}
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in own.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
     def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
-
-        V is a work space that the next tile overwrites, as may the caller.
-        """
+        """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d). V is a work space that the next
+        tile overwrites, as may the caller."""
         return map(self.evaluation(most_rows), X_tiles)
 
     def evaluation(self, most_rows: int) -> Evaluation:
-        """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
+        """`tiles` of at most `most_rows` rows each, as a function that owns its work space."""
         height = most_rows
         if in_numpy(self.offset):
             height = min(height, piece_rows(self.columns, self.dtype.itemsize))
@@ -182,12 +181,12 @@ class FeatureMap(ABC):
         return {"name": self.name, **plain}
 
     def gram(self) -> Array | None:
-        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks. Raises SpecError for
-        precomputed kernels."""
+        """W = k(S, S) of the landmarks S as stored, (l, l), float64, exactly symmetric; None without landmarks. Raises
+        SpecError for precomputed kernels."""
         return None
 
     def landmarks_in_user_units(self) -> Array | None:
-        """The landmarks (l, d) in the units of the data, float64; None for features without landmarks."""
+        """The landmarks (l, d) in the units of the data, float64; None without landmarks."""
         return None
 
     def unexplained(self, squares: float, weight: float) -> float:
@@ -236,11 +235,7 @@ class Columns(Itself):
 
 @dataclass(frozen=True)
 class KernelRows(FeatureMap):
-    """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.
-
-    landmarks (l, d) are stored shifted, scaled and in the dtype of block work, like the rows that are compared with
-    them.
-    """
+    """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks (l, d), shifted, scaled and in the dtype of block work."""
 
     name: ClassVar[str] = "kernel-rows"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "d")}
@@ -264,7 +259,6 @@ class KernelRows(FeatureMap):
         return self.kernel.against_anywhere(self.landmarks, most_rows)
 
     def gram(self) -> Array:
-        """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
         return self.kernel.gram(self.landmarks)
 
     @property
@@ -273,7 +267,6 @@ class KernelRows(FeatureMap):
         return self.landmarks
 
     def landmarks_in_user_units(self) -> Array:
-        """The landmarks in the units of the data, (l, d), float64."""
         return self.unshifted(self.landmark_rows)
 
 
@@ -349,7 +342,6 @@ class GivenKernels(Itself):
         return np.dtype(self.precision)
 
     def gram(self) -> Array:
-        """Raise SpecError, since models do not keep the matrix."""
         raise SpecError(
             "the model of a precomputed kernel keeps neither the rows nor their matrix, which are needed here; its "
             "certificate contains the residual of every component"
@@ -361,10 +353,8 @@ BIAS = 0.02  # largest root mean square of the relative bias of k(x, y) from lea
 
 @dataclass(frozen=True)
 class PrincipalAxes:
-    """Mean (d,), leading axes (d, q) in orthonormal columns, variances (q,) along them, and the sum of all d variances.
-
-    Variances divide by n.
-    """
+    """Mean (d,), leading axes (d, q) in orthonormal columns, variances (q,) along them, dividing by n, and the sum of
+    all d variances."""
 
     mean: Array
     axes: Array
@@ -399,28 +389,19 @@ Coupling = Literal["iid", "orthogonal"]
 
 
 @dataclass(frozen=True)
-class _Independent:
-    """Independent draws."""
+class _Draws:
+    """Random points in R^d: independent ones or, for normal vectors, blocks of d orthogonal ones, each uniform on the
+    sphere, with chi(d) lengths (Yu et al. 2016). These lengths make every vector standard normal, so features are
+    unbiased; lengths √d would bias them."""
 
+    coupling: Coupling
     count: int
     d: int
     rng: np.random.Generator
 
     def normals(self) -> Array:
-        return self.rng.standard_normal((self.count, self.d))
-
-    def uniforms(self) -> Array:
-        return self.rng.random(self.count)
-
-
-@dataclass(frozen=True)
-class _Orthogonal(_Independent):
-    """Blocks of d orthogonal vectors, each uniform on the sphere, with chi(d) lengths (Yu et al. 2016).
-
-    These lengths make every vector standard normal, so features are unbiased; lengths √d would bias them.
-    """
-
-    def normals(self) -> Array:
+        if self.coupling == "iid":
+            return self.rng.standard_normal((self.count, self.d))
         blocks = []
         for start in range(0, self.count, self.d):
             normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
@@ -429,11 +410,14 @@ class _Orthogonal(_Independent):
         lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
         return np.concatenate(blocks) * lengths[:, None]
 
+    def uniforms(self) -> Array:
+        return self.rng.random(self.count)
+
 
 def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator) -> Array:
     """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64. Raises SpecError for a
     kernel without one."""
-    return kernel.frequencies((_Independent if coupling == "iid" else _Orthogonal)(count, d, rng))
+    return kernel.frequencies(_Draws(coupling, count, d, rng))
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
@@ -633,20 +617,10 @@ class TensorSketch(FeatureMap):
         return fill
 
 
-def check_sketchable(kernel: Polynomial) -> None:
-    """Raise SpecError for a polynomial kernel of degree 1."""
-    if kernel.degree < 2:
-        raise SpecError(
-            "a tensor sketch needs a polynomial kernel of degree 2 or more: for degree 1, use method='nystroem' or the "
-            "linear kernel"
-        )
-
-
 def tensor_sketch(
     kernel: Polynomial, size: int, offset: Array, scale: Array | None, rng: np.random.Generator, dtype: np.dtype[Any]
 ) -> TensorSketch:
-    """A random tensor sketch of `size` features. Raises SpecError for degree 1."""
-    check_sketchable(kernel)
+    """A random tensor sketch of `size` features."""
     shape = (int(kernel.degree), len(offset) + 1)
     signs = (2 * rng.integers(0, 2, shape) - 1).astype(dtype)
     return TensorSketch(kernel, offset, rng.integers(0, size, shape).astype(np.int32), signs, size, scale=scale)

@@ -1,7 +1,6 @@
 """Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up.
 
-Symmetric sums of products V'V are stored as strips of columns down to the diagonal: for large ones, about half the
-bytes of the square, in memory, in checkpoints and between processes.
+Symmetric sums of products V'V are stored as strips of columns down to the diagonal: about half the bytes of the square.
 """
 
 from __future__ import annotations
@@ -114,17 +113,13 @@ def square_of(sums: Array, D: int) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of n feature rows v_i in R^D with weights w_i, all in float64.
+    """Moments of n feature rows v_i in R^D with weights w_i, which are 1 by default, all in float64."""
 
-    count is n, the number of rows with a positive weight; weight is Σ w_i, which is n without weights. mean (D,) is Σ
-    w_i v_i / weight; scatter (D, D) is Σ w_i (v_i - mean)(v_i - mean)'; trace is Σ w_i k(x_i, x_i).
-    """
-
-    count: int
-    weight: float
-    mean: Array  # (D,)
-    scatter: Array  # (D, D)
-    trace: float
+    count: int  # of rows with a positive weight
+    weight: float  # Σ w_i
+    mean: Array  # Σ w_i v_i / weight, (D,)
+    scatter: Array  # Σ w_i (v_i - mean)(v_i - mean)', (D, D)
+    trace: float  # Σ w_i k(x_i, x_i)
 
     __repr__ = brief
 
@@ -239,21 +234,16 @@ class Rounding:
 @dataclass(frozen=True)
 class ShiftedSums:
     """Sums of n feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass
-    add up.
-
-    total = Σ w_i (v_i - c), products = Σ w_i (v_i - c)(v_i - c)', packed; weight = Σ w_i; trace = Σ w_i k(x_i, x_i);
-    count is the number of rows with a positive weight. errors and coarse (D,) bound the rounding of values and of sums,
-    see `precision`.
-    """
+    add up; count, weight and trace as in `Moments`."""
 
     about: Array  # c (D,)
     count: int
     weight: float
-    total: Array  # (D,)
-    products: Array  # see `packed`
+    total: Array  # Σ w_i (v_i - c), (D,)
+    products: Array  # Σ w_i (v_i - c)(v_i - c)', as strips
     trace: float
-    errors: Array  # (D,)
-    coarse: Array  # (D,)
+    errors: Array  # (D,): with coarse (D,), bounds of the rounding of values and of sums, see `precision`
+    coarse: Array
 
     __repr__ = brief
 
@@ -334,8 +324,8 @@ def weighted_tiles(
 def shifted_sums(
     tiles: Iterable[tuple[Array, Array]], shift: Array, rounding: Rounding, weights: Iterable[Array] | None = None
 ) -> ShiftedSums:
-    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows
-    of each, which are 1 by default, and their `rounding`. Tiles are overwritten.
+    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of its rows
+    and their `rounding`. Tiles are overwritten.
 
     `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
     in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6. A tile

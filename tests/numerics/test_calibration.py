@@ -104,7 +104,7 @@ def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     values, vectors = values[:-4:-1], vectors[:, :-4:-1]
     Q = np.diag(K) - (vectors**2) @ values
     T2 = 60 * (vectors**2).sum(axis=1)
-    ((scores, left),) = model.scores_and_residuals([X], 60, model.expansion())
+    scores, left = model.scoring(60, model.expansion())(X)
     found = Calibration(X, precisions_of(model.solution, 60), scores, left).statistics(scores, left)
     np.testing.assert_allclose(found[:2], [Q, T2], rtol=1e-5)
 
