@@ -88,7 +88,7 @@ def test_chance_is_the_bound_of_massart_for_both_samples_and_all_quantities():
         assert (found.outside, found.rows, found.calibration_rows) == (rows, rows, 2048)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])  # where it is 0, chance alone makes no drift
+@pytest.mark.parametrize("share", [0.0, 0.4])  # where it is 0, chance alone makes no drift
 def test_the_figure_is_at_most_the_share_of_rows_from_elsewhere(share):
     rng = np.random.default_rng(7)
     figures = []
