@@ -86,11 +86,6 @@ class FeatureMap(ABC):
     def size(self) -> int:
         """D, the length of v(x)."""
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        """Whether this kernel has such features."""
-        return True
-
     @property
     @abstractmethod
     def dtype(self) -> np.dtype[Any]:
@@ -247,10 +242,6 @@ class KernelRows(FeatureMap):
     def size(self) -> int:
         return int(self.landmarks.shape[0])
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return not isinstance(kernel, Precomputed)
-
     @property
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.landmarks)
@@ -287,10 +278,6 @@ class SubspaceRows(KernelRows):
     axes: Array
 
     __repr__ = brief
-
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return kernel.isotropic
 
     def filling(self, most_rows: int) -> Fill:
         count, p = self.landmarks.shape
@@ -332,10 +319,6 @@ class GivenKernels(Itself):
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64"):
             raise SpecError(f"the precision of block work is float32 or float64, not {self.precision!r:.80}")
-
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Precomputed)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -470,10 +453,6 @@ class FourierRows(_Waves):
 
     __repr__ = brief
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return kernel.spectral
-
     def filling(self, most_rows: int) -> Fill:
         xp, m = functions_of(self.frequencies), self.frequencies.shape[0]
         right = contiguous(self.frequencies.T)
@@ -515,10 +494,6 @@ class PrincipalFourierRows(_Waves):
     factor: float | None = None
 
     __repr__ = brief
-
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Gaussian)
 
     def filling(self, most_rows: int) -> Fill:
         xp, (m, kept) = functions_of(self.frequencies), self.frequencies.shape
@@ -581,10 +556,6 @@ class TensorSketch(FeatureMap):
         if len(self.buckets) != self.kernel.degree:
             raise SpecError(f"{len(self.buckets)} sketches do not match a kernel of degree {self.kernel.degree}")
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Polynomial)
-
     @property
     def size(self) -> int:
         return self.width
@@ -630,6 +601,19 @@ MAPS: dict[str, type[FeatureMap]] = {
     each.name: each
     for each in (KernelRows, SubspaceRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
 }
+
+
+def takes(kind: type[FeatureMap], kernel: Kernel) -> bool:
+    """Whether the kernel has features of this kind, one of MAPS."""
+    known = {
+        KernelRows: not isinstance(kernel, Precomputed),
+        SubspaceRows: kernel.isotropic,
+        GivenKernels: isinstance(kernel, Precomputed),
+        FourierRows: kernel.spectral,
+        PrincipalFourierRows: isinstance(kernel, Gaussian),
+        TensorSketch: isinstance(kernel, Polynomial),
+    }
+    return known[kind]
 
 
 def from_parts(parameters: Mapping[str, Any], kernel: Kernel, arrays: Mapping[str, Array]) -> FeatureMap:

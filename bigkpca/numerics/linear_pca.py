@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.features import FeatureMap, Shape
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
@@ -68,7 +67,6 @@ class Captured:
         Whether the held-out rows are among those that kernel PCA was fitted to; None if that is not known.
     """
 
-    shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("variance", "by_scores", "by_pca"), ("d",))
     rows: int
     held_out: int
     components: int
@@ -78,12 +76,6 @@ class Captured:
     seen: bool | None = True
 
     __repr__ = brief
-
-    def __post_init__(self) -> None:
-        if not (min(self.rows, self.held_out, self.components) >= 1 and self.variance.sum() > 0):
-            raise SpecError(f"{self.held_out} held-out rows that do not vary, or {self.components} components")
-        if min(self.variance.min(), self.by_scores.min(), self.by_pca.min()) < 0:
-            raise SpecError("negative variances or squared errors of columns")
 
     @property
     def shares(self) -> tuple[float, float]:

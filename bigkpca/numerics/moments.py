@@ -142,18 +142,6 @@ class Moments:
             self.trace + other.trace,
         )
 
-    def __sub__(self, some: Moments) -> Moments:
-        """Moments of these rows without some of them, but not all: a + b - b equals a, up to rounding."""
-        weight = self.weight - some.weight
-        mean = self.mean + (self.mean - some.mean) * (some.weight / weight)
-        delta = some.mean - mean
-        weighted = delta * (some.weight * weight / self.weight)
-        scatter = np.empty_like(self.scatter)
-        for piece in row_pieces(len(delta)):
-            np.subtract(self.scatter[piece], some.scatter[piece], out=scatter[piece])
-            scatter[piece] -= np.outer(weighted[piece], delta)
-        return Moments(self.count - some.count, weight, mean, scatter, self.trace - some.trace)
-
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of only the features with these numbers."""
         square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)
@@ -246,13 +234,6 @@ class ShiftedSums:
     coarse: Array
 
     __repr__ = brief
-
-    @classmethod
-    def of(cls, moments: Moments) -> Self:
-        """Sums about the mean with these moments, of whose rounding nothing is known."""
-        D, m = len(moments.mean), moments
-        zeros = np.zeros(D)
-        return cls(m.mean, m.count, m.weight, zeros, of_square(m.scatter), m.trace, zeros, zeros)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
         """Sums of both sets of rows together: about the same vector or, if those differ, about their mean."""

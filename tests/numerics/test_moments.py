@@ -79,15 +79,6 @@ def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cut
     assert_allclose(total.scale() ** 2, np.where(total.scale() == 1, 1, total.squares / n), rtol=1e-12)
 
 
-def test_rows_that_are_taken_away_leave_the_moments_of_the_others():
-    V = np.random.default_rng(0).normal(size=(60, 20)) + 3
-    one, other = (block_moments([(part.copy(), np.ones(len(part)))], np.zeros(20)) for part in (V[:41], V[41:]))
-    left = (one + other) - other
-    assert (left.count, left.trace) == (41, 41.0)
-    np.testing.assert_allclose(left.mean, one.mean, rtol=1e-12)
-    np.testing.assert_allclose(left.scatter, one.scatter, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("far", [1e2, 1e5, 1e25])  # of the last, no square fits float32
 def test_far_rows_do_not_round_the_sums_of_the_others(far):
     V = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
