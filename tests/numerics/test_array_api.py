@@ -13,7 +13,6 @@ from bigkpca.numerics.array_api import (
     dtype_of,
     empty,
     functions_of,
-    in_host_memory,
     in_numpy,
     inner_products,
     moved,
@@ -51,16 +50,6 @@ def test_what_is_moved_is_a_copy(device):
     there *= 2
     assert_array_equal(on_host(there), 2 * X)
     assert_array_equal(X, rows())
-
-
-@every_device
-def test_dtypes_are_those_of_numpy(device):
-    X = place(device)(rows())
-    assert (dtype_of(X), dtype_of(astype(X, np.float64))) == (np.float32, np.float64)
-    assert astype(X, np.dtype("float32")) is X
-    for dtype in (None, "float64", np.float64, np.dtype(">f8").newbyteorder("=")):
-        found = empty((2, 3), X, dtype)
-        assert (type(found), dtype_of(found), tuple(found.shape)) == (type(X), dtype or np.float32, (2, 3))
 
 
 @every_device
@@ -106,21 +95,6 @@ def test_functions_round_only_what_they_write_and_write_to_parts(device):
     agree(*written, "float64")
     with pytest.raises(AttributeError, match="no_such_function"):
         _ = functions_of(there).no_such_function
-
-
-@every_device
-@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32", "float64"])
-def test_differences_in_a_dtype(device, dtype):
-    X, y = (100 * np.abs(rows())).astype(dtype), np.array([0.25, 1e-9, 300.0, -2.0])
-    there = place(device)(X)
-    for precision in ("float32", "float64") if dtype != "float64" else ("float64",):
-        shift = y.astype(precision)
-        expected = subtract(X, shift, np.dtype(precision))
-        assert_array_equal(expected, X.astype(precision) - shift, strict=True)
-        assert_array_equal(on_host(subtract(there, place(device)(shift), np.dtype(precision))), expected, strict=True)
-        out = empty(X.shape, there, np.float32)
-        assert subtract(there, place(device)(shift), np.dtype(precision), out) is out
-        assert_array_equal(on_host(out), expected.astype(np.float32))
 
 
 @every_device
@@ -170,20 +144,6 @@ def test_distances_do_not_cancel_far_from_the_origin(device, dtype, metric, held
     assert tuple(distances(there[0], there[1][:0, :], metric).shape) == (5, 0)
     with np.errstate(over="ignore"):
         assert np.isinf(on_host(distances(there[0][:, :1] * 1e300, there[1][:, :1] * -1e300, "sqeuclidean"))).all()
-
-
-@every_device
-def test_a_function_for_numpy_gets_and_returns_arrays_of_numpy(device):
-    def double(X, out):
-        assert in_numpy(X)
-        assert in_numpy(out)
-        out[:] = 2 * X
-
-    for dtype in ("float32", "float64"):
-        X = rows(dtype=dtype)
-        out = place(device)(np.zeros((7, 4), dtype))
-        in_host_memory(double)(place(device)(X), out[1:6, :])
-        assert_array_equal(on_host(out)[1:6], 2 * X)
 
 
 def test_nothing_of_another_library_is_imported_for_numpy(monkeypatch):

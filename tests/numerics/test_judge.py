@@ -14,7 +14,7 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
-from tests.numerics.fits import block_moments
+from tests.numerics.fits import moments_of
 
 KERNEL = Gaussian(1.5)
 
@@ -40,8 +40,7 @@ def X():
 def fit(X):
     """Landmarks, the coordinates of their span, and Nyström's solution with twelve components."""
     features = KernelRows(KERNEL, np.zeros(3), X[:40])
-    C = KERNEL(X, X[:40])
-    span = span_of(features.gram(), block_moments([(C.copy(), np.ones(len(X)))], C.mean(axis=0)), 1e-12, positive=True)
+    span = span_of(features.gram(), moments_of(features, X)[0], 1e-12, positive=True)
     solution = solvers.nystroem(span, 12, center=True, tolerance=1e-12)
     return features, span.basis.P, solution
 
@@ -228,8 +227,7 @@ def test_a_row_counts_once_beside_itself():
 @pytest.mark.parametrize("center", [True, False])
 def test_the_agreement_of_two_solutions_is_the_cosine_of_their_scores(X, fit, center):
     features, _, _ = fit
-    C = KERNEL(X, X[:40])
-    moments = block_moments([(C.copy(), np.ones(len(X)))], C.mean(axis=0))
+    moments, C = moments_of(features, X)
     span = span_of(features.gram(), moments, 1e-12, positive=True)
     one = solvers.nystroem(span, 8, center=center, tolerance=1e-12)
     other = solvers.column_sampling(span, 4, center=center, tolerance=1e-12)

@@ -8,16 +8,9 @@ from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierR
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from tests.helpers import oracles
-from tests.numerics.fits import block_moments, rows
+from tests.numerics.fits import moments_of, rows
 
 KERNEL = Gaussian(1.0)
-
-
-def solved_from(features):
-    """(moments, V) of the rows."""
-    ((V, diagonal),) = features.tiles([X], len(X))
-    V = V.copy()
-    return block_moments([(V.copy(), diagonal)], V.mean(axis=0)), V
 
 
 def principal(factor=None):
@@ -32,7 +25,7 @@ WAVES = FourierRows(KERNEL, np.zeros(3), rows(1, n=6), None)
 
 @pytest.mark.parametrize(("center", "factor"), [(True, None), (False, 0.9)])
 def test_principal_features_add_what_their_diagonal_lacks(center, factor):
-    moments, V = solved_from(principal(factor))
+    moments, V = moments_of(principal(factor), X)
     lacking = 1 - (V**2).sum() / 40
     assert lacking > 0.1
     centred = V - V.mean(axis=0) if center else V
@@ -43,7 +36,7 @@ def test_principal_features_add_what_their_diagonal_lacks(center, factor):
 def test_factors_multiply_to_the_approximation_and_leave_out_what_repeats():
     for S, rank in ((X[:8], 8), (np.repeat(X[:4], 3, axis=0), 4)):
         features = KernelRows(KERNEL, np.zeros(3), S)
-        moments, C = solved_from(features)
+        moments, C = moments_of(features, X)
         nystroem, columns = oracles.nystroem_gram(C, features.gram(), 1e-12), oracles.columns_gram(C)
         for method, expected in ((Nystroem(), nystroem), (Nystroem("thesis"), nystroem), (ColumnSampling(), columns)):
             P = method.factor(moments, features, 1e-12)
@@ -54,7 +47,7 @@ def test_factors_multiply_to_the_approximation_and_leave_out_what_repeats():
     assert_allclose(Z @ Z.T, KERNEL(X, X), atol=1e-7)
     for method, features in ((RandomFeatures(), WAVES), (PrincipalFeatures(), principal())):
         assert method.factor(moments, features, 1e-12) is None
-    moments, C = solved_from(LANDMARKS)
+    moments, C = moments_of(LANDMARKS, X)
     values, Q = np.linalg.eigh(LANDMARKS.gram())
     for rank in (1, 3, 20):  # before the factor of the thesis is extended
         kept = slice(None, -rank - 1, -1)

@@ -15,23 +15,16 @@ from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.numerics.fits import (
-    block_moments,
     centred_or_not,
     columns_fit,
-    gram_fit,
-    moments_at,
+    exact_fit,
+    moments_of,
     nystroem_fit,
     plain_fit,
     rows,
     seeds,
     thesis_fit,
 )
-
-
-def exact_fit(kernel, X, _, components, center=True):
-    """The exact method, called like those of landmarks."""
-    return gram_fit(kernel, X, components, center)
-
 
 FITS = [exact_fit, nystroem_fit, columns_fit, thesis_fit]
 
@@ -105,9 +98,9 @@ def test_the_rank_is_found_where_rows_and_landmarks_repeat():
     distinct, kernel = rows(0, n=6), Gaussian(1.0)
     X = np.repeat(distinct, 5, axis=0)
     eigenvalues, _ = oracles.gram_kpca(kernel(X, X), 5)
-    for _, scores in (nystroem_fit(kernel, X, X[:20], None), gram_fit(kernel, X, None)):
+    for _, scores in (nystroem_fit(kernel, X, X[:20], None), exact_fit(kernel, X, None, None)):
         assert np.isfinite(scores).all()
-    assert_allclose(gram_fit(kernel, X, None)[0].eigenvalues, eigenvalues, rtol=1e-9)  # five after centring six
+    assert_allclose(exact_fit(kernel, X, None, None)[0].eigenvalues, eigenvalues, rtol=1e-9)  # five after centring six
     solution, _ = nystroem_fit(kernel, X, np.repeat(distinct, 3, axis=0), None)
     assert_allclose(solution.eigenvalues, eigenvalues, rtol=1e-9)
     assert solution.components.shape == (18, 5)
@@ -120,7 +113,7 @@ def test_scaling_the_kernel_scales_eigenvalues_and_scores(factor):
     other, scaled = nystroem_fit(factor * Gaussian(1.0), X, X[:12], 5)
     assert_allclose(other.eigenvalues, factor * one.eigenvalues, rtol=1e-9)
     assert_allclose(scaled, factor**0.5 * scores, rtol=1e-6, atol=1e-9 * factor**0.5)
-    whole, scaled = gram_fit(Gaussian(1.0), X, None)[0], gram_fit(factor * Gaussian(1.0), X, None)[0]
+    whole, scaled = exact_fit(Gaussian(1.0), X, None, None)[0], exact_fit(factor * Gaussian(1.0), X, None, None)[0]
     assert_allclose(scaled.eigenvalues, factor * whole.eigenvalues, rtol=1e-8, atol=1e-12 * scaled.eigenvalues[0])
 
 
@@ -137,13 +130,13 @@ def test_the_negative_share_of_an_indefinite_kernel_is_reported():
     X, kernel = rows(0), Sigmoid(0.5, -0.5)
     values = np.linalg.eigvalsh(oracles.centred(kernel(X, X)))
     assert values[0] < -0.01 * values[-1]
-    solution, _ = gram_fit(kernel, X, 3)
+    solution, _ = exact_fit(kernel, X, None, 3)
     assert_allclose(solution.negative, values[0] / values[-1], rtol=1e-9)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=1e-9)
     for positive in (Gaussian(1.0), Linear(), Polynomial(0.3), Cosine()):
         assert -1e-12 < nystroem_fit(positive, X, X[:12], 2)[0].negative <= 0
-        assert -1e-12 < gram_fit(positive, X, None)[0].negative <= 0
-        assert gram_fit(positive, X, 2)[0].negative == 0
+        assert -1e-12 < exact_fit(positive, X, None, None)[0].negative <= 0
+        assert exact_fit(positive, X, None, 2)[0].negative == 0
 
 
 @centred_or_not
@@ -167,10 +160,7 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     K = kernel(X, X)
     values = np.linalg.eigvalsh(K)
     assert values[0] < -10 * values[-1]
-    V = kernel(X, X[:60])
-    moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
-    span = span_of(kernel.gram(X[:60]), moments, 1e-12, positive=False)
-    solution = solvers.column_sampling(span, 3, center=False, tolerance=1e-12)
+    solution, _ = columns_fit(kernel, X, X[:60], 3, center=False)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
 
@@ -230,7 +220,7 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
             if size > 1 or not center or fit is nystroem_fit:  # one centred landmark is nothing
                 solution, _ = fit(kernel, X, X[:size], 1, center)
                 assert_allclose(solution.unexplained, left / np.trace(K), atol=1e-7)
-    assert gram_fit(kernel, X, 2, center)[0].unexplained is None
+    assert exact_fit(kernel, X, None, 2, center)[0].unexplained is None
 
 
 @centred_or_not
@@ -261,11 +251,11 @@ def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scor
 
 def test_solvers_leave_their_arguments_alone():
     X, kernel = rows(0), Gaussian(1.0)
-    moments, W, _ = moments_at(kernel, X, X[:8])
-    W = np.asfortranarray(W)  # the order that LAPACK would overwrite
+    features = KernelRows(kernel, np.zeros(3), X[:8])
+    W = np.asfortranarray(features.gram())  # the order that LAPACK would overwrite
+    moments = moments_of(features, X)[0]
     moments = Moments(40, 40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
-    features = KernelRows(kernel, np.zeros(3), X[:8])
     for center in (True, False):
         span = span_of(W, moments, 1e-12, positive=True)
         for method in (Nystroem(), ColumnSampling(), Nystroem("thesis"), RandomFeatures()):

@@ -5,17 +5,19 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
 from bigkpca.numerics.span import basis_of, span_of
 from tests.helpers import oracles
-from tests.numerics.fits import moments_at, rows
+from tests.numerics.fits import moments_of, rows
 
 
 @pytest.mark.parametrize(("kernel", "positive"), [(Gaussian(1.5), True), (Gaussian(1.5), False), (Sigmoid(2.0), False)])
 @pytest.mark.parametrize("l", [1, 30])
 def test_a_basis_is_orthonormal_and_leaves_what_the_landmarks_leave(kernel, positive, l):  # noqa: E741
     X = rows(3, 120, 4)
-    moments, W, C = moments_at(kernel, X, X[:l])
+    moments, C = moments_of(KernelRows(kernel, np.zeros(4), X[:l]), X)
+    W = kernel.gram(X[:l])
     span = span_of(W, moments, 1e-12, positive=positive)
     basis, Z = span.basis, C @ span.basis.P
     assert basis.triangular is positive
@@ -61,8 +63,8 @@ def test_landmarks_that_repeat_at_any_scale_span_what_one_of_them_does(positive)
 
 def test_columns_that_are_kept_span_a_part():
     X = rows(3, 120, 4)
-    moments, W, _ = moments_at(Gaussian(1.5), X, X[:30])
-    span = span_of(W, moments, 1e-12, positive=True)
+    moments, _ = moments_of(KernelRows(Gaussian(1.5), np.zeros(4), X[:30]), X)
+    span = span_of(Gaussian(1.5).gram(X[:30]), moments, 1e-12, positive=True)
     fewer, P = span.keep(np.array([0, 3, 4, 20])), span.basis.P[:, [0, 3, 4, 20]]
     assert_array_equal(fewer.basis.P, P)
     assert_allclose(fewer.coordinates.scatter, P.T @ moments.scatter @ P, atol=1e-9)
