@@ -1,8 +1,5 @@
 """Rows that took no part in a fit, and what they say about others: limits that ordinary rows rarely exceed, and how far
-the distribution of new rows has drifted.
-
-Source: `docs/numerics.md`, sections 20 and 23.
-"""
+the distribution of new rows has drifted. Source: `docs/numerics.md`, sections 20 and 23."""
 
 from __future__ import annotations
 
@@ -104,8 +101,8 @@ class Edges(NamedTuple):
 class Calibration:
     """Rows that took no part in a fit, by which it is judged how unusual other rows are, and how far they have drifted.
 
-    If a new row and the c calibration rows are exchangeable, as rows drawn independently from one distribution are, the
-    rank of the new one among all c + 1 is uniform, apart from ties. So the p-value
+    If a new row and the c calibration rows are drawn independently from one distribution, the rank of the new one among
+    all c + 1 is uniform, apart from ties. So the p-value
 
         p = (1 + number of calibration rows with at least this value) / (c + 1)
 
@@ -180,7 +177,7 @@ class Calibration:
     @cached_property
     def values(self) -> Array:
         """Residuals and distances of the calibration rows, each ascending, (2, c), raised by more than rounding errors:
-        a row that equals a calibration row does not exceed its value, whichever rows are computed together."""
+        a row that equals a calibration row does not exceed its value."""
         return np.sort(self._raised, axis=1)
 
     @cached_property
@@ -201,7 +198,6 @@ class Calibration:
 
     @property
     def count(self) -> int:
-        """The number c of calibration rows."""
         return len(self.rows)
 
     def statistics(self, scores: Array, residuals: Array) -> Array:
@@ -217,11 +213,9 @@ class Calibration:
         return np.vstack([both, self.rarities(both)[COMBINED]])
 
     def rarities(self, values: Array) -> Array:
-        """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n).
-
-        Between two calibration rows p is interpolated, by less than half of its step. Beyond all of them -log p is
-        larger by the excess over the mean one of the largest 5 %.
-        """
+        """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n): interpolated
+        between two calibration rows, by less than half of the step of p, and beyond all of them larger by the excess
+        over the mean one of the largest 5 %."""
         beyond, between = [], []
         for own, new in zip(self.values, values, strict=True):
             tail = own[-max(int(_TAIL * self.count), min(_LEAST_TAIL, self.count)) :]
@@ -261,8 +255,8 @@ class Calibration:
         return np.append(self.values[:, self.count - 1 - m], -np.log((m + 1.5) / (self.count + 1)))
 
     def flags(self, values: Array, limit: float) -> Array:
-        """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
-        limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer (`REASONS`)."""
+        """Why rows with these statistics (3, n) are unusual, (n,), uint8, numbers of `REASONS`: 0 if their combined
+        statistic is at most the limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer."""
         reasons = 1 + self.rarities(values[:COMBINED])[:COMBINED].argmax(axis=0)
         return np.where(values[COMBINED] > limit, reasons, 0).astype(np.uint8)
 

@@ -42,16 +42,14 @@ _PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
 
 
 def piece_rows(d: int, itemsize: int) -> int:
-    """Rows of a tile that are shifted and evaluated at a time, a power of two: at most 2 MB, which stay in cache, but
-    at least 1024, for which matrix products are as fast as for more."""
+    """Rows of a tile evaluated at a time, a power of two: at most 2 MB, which stay in cache, but at least 1024,
+    for which matrix products are as fast as for more."""
     return max(_LEAST_PIECE_ROWS, 1 << (_PIECE_BYTES // (d * itemsize)).bit_length() >> 1)
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
-    """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out.
-
-    Otherwise data far from the origin (longitudes, time stamps) would lose their variation to rounding.
-    """
+    """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out: otherwise data
+    far from the origin (longitudes, time stamps) would lose their variation to rounding."""
     xp, precision = functions_of(out), np.result_type(dtype_of(X), dtype_of(out))
     shift = astype(offset, precision)
     if scale is None:
@@ -107,7 +105,7 @@ class FeatureMap(ABC):
         return found
 
     def as_columns(self) -> Columns:
-        """The map to the rows themselves, shifted and scaled as for this map."""
+        """The map to the rows themselves."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
 
     def shifted(self, X: Array) -> Array:
@@ -128,7 +126,7 @@ class FeatureMap(ABC):
         return self.unscaled(X.astype(np.float64)) + self.offset
 
     def unscaled(self, D: Array) -> Array:
-        """D scale: differences of shifted rows (b, d) in the units of the data; 0 in columns of weight 0."""
+        """D scale: differences of shifted rows in the units of the data; 0 in columns of weight 0."""
         return D if self.scale is None else D * np.where(np.isinf(self.scale), 0.0, self.scale)
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
@@ -185,13 +183,13 @@ class FeatureMap(ABC):
         return None
 
     def unexplained(self, squares: float, weight: float) -> float:
-        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|² over rows with
-        the sum `weight` of weights."""
+        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|², and `weight`,
+        Σ w_i."""
         return 0.0
 
     @property
     def blind_off_axes(self) -> bool:
-        """Whether features do not depend on the part of a row that is orthogonal to the principal axes."""
+        """Whether the part of a row that is orthogonal to the principal axes changes no feature."""
         return False
 
     @property
@@ -216,7 +214,7 @@ class Itself(FeatureMap):
 
 @dataclass(frozen=True)
 class Columns(Itself):
-    """v(x) = x, shifted and scaled: its moments are the means and the covariance of the columns."""
+    """v(x) = x, whose moments are the means and the covariance of the columns."""
 
     name: ClassVar[str] = "columns"
     block_dtype: np.dtype[Any]
@@ -351,10 +349,10 @@ class PrincipalAxes:
     def directions(self, sigma: float, components: int, frequencies: int) -> int:
         """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, but at least `components`, at most q and `frequencies`.
 
-        Variances of unknown axes are at most the last known one, which bounds their part. The components of a wide
-        kernel are close to the principal axes, so fewer axes than components would lose the last ones: for 50
-        components on MNIST the mean error is 0.8 % with 50 axes, 27 % with 30, 1.0 % with 200, at D = 2000. With more
-        axes than frequencies there is no complete block of orthogonal frequencies, whose errors largely cancel.
+        Variances of unknown axes are at most the last known one. The components of a wide kernel are close to the
+        principal axes, so fewer axes than components would lose the last ones: for 50 components on MNIST the mean
+        error is 0.8 % with 50 axes and 27 % with 30, at D = 2000. With more axes than frequencies there is no complete
+        block of orthogonal frequencies, whose errors largely cancel.
         """
         unknown = self.residual(len(self.variances)) * self.variances[-1]
         tails = np.sqrt(np.cumsum(self.variances[::-1] ** 2)[::-1] + unknown) / sigma**2
@@ -362,8 +360,8 @@ class PrincipalAxes:
 
 
 def axes_of_covariance(mean: Array, scatter: Array, weight: float) -> PrincipalAxes:
-    """All principal axes from the scatter matrix (d, d) of rows with the sum `weight` of weights, float64; largest
-    entries are positive."""
+    """All principal axes from the scatter matrix (d, d) of rows with this sum of weights; largest entries are
+    positive."""
     variances, axes = eigh_descending(scatter / weight)
     return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / weight)
 
@@ -398,8 +396,7 @@ class _Draws:
 
 
 def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator) -> Array:
-    """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64. Raises SpecError for a
-    kernel without one."""
+    """Frequencies (count, d), float64, from the spectral density of the kernel. Raises SpecError without one."""
     return kernel.frequencies(_Draws(coupling, count, d, rng))
 
 
@@ -517,10 +514,7 @@ class PrincipalFourierRows(_Waves):
         return fill
 
     def unexplained(self, squares: float, weight: float) -> float:
-        """mean(1 - a²): the amount that K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.
-
-        `squares` is Σ w_i |v(x_i)|², which is Σ w_i a_i² for pairs and has that mean for phases.
-        """
+        # Σ w |v(x)|² is Σ w a² for pairs, and has that mean for phases.
         return 1 - squares / weight if self.factor is None else 1 - self.factor**2
 
     @property
@@ -536,16 +530,15 @@ class PrincipalFourierRows(_Waves):
 class TensorSketch(FeatureMap):
     """Random features of the polynomial kernel (gamma <x, y> + coef0)^p, p >= 2, with E v(x)'v(y) = k(x, y).
 
-    x^ = (√gamma x, √coef0) is count-sketched p times into D buckets: entry j goes to buckets[i, j] with signs[i, j].
-    The convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^. buckets and signs are (p, d +
-    1). Source: Pham and Pagh 2013.
+    x^ = (√gamma x, √coef0) is count-sketched p times: entry j goes to bucket buckets[i, j] with the sign signs[i, j].
+    The convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^. Source: Pham and Pagh 2013.
     """
 
     name: ClassVar[str] = "tensor-sketch"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "buckets": ("p", "d+1"), "signs": ("p", "d+1")}
     kernel: Polynomial
-    buckets: Array
-    signs: Array  # in the dtype of block work
+    buckets: Array  # (p, d + 1), whole numbers below D
+    signs: Array  # (p, d + 1), in the dtype of block work
     width: int  # D
 
     __repr__ = brief

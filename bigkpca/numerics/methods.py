@@ -93,7 +93,6 @@ class OfLandmarks(Method):
         return self.of_span(span, components, center, tolerance)
 
     def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
-        """The solution from the span of the landmarks."""
         raise NotImplementedError
 
 
