@@ -50,14 +50,18 @@ def weighted_pairs(
         return squared_norms(difference) * np.float64(unit) ** 2
 
     distances = np.concatenate([np.empty(0), *in_parts(of_piece, range(0, len(first), step))])
-    order = np.argsort(distances, kind="stable")
-    order = order[distances[order] > 0]
-    if not len(order):
+    if weights is None:
+        distances, pairs = np.sort(distances), None
+    else:
+        order = np.argsort(distances, kind="stable")
+        distances, pairs = distances[order], (weights[first] * weights[second])[order]
+    zeros = int(np.searchsorted(distances, 0, side="right"))
+    if zeros == len(distances):
         raise DataError(
             f"all {m} sampled rows are equal, so the median distance is zero: constant data have no "
             "kernel principal components"
         )
-    return distances[order], None if weights is None else (weights[first] * weights[second])[order]
+    return distances[zeros:], None if pairs is None else pairs[zeros:]
 
 
 def _largest(X: Array) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -134,13 +134,8 @@ class Moments:
         for piece in row_pieces(len(delta)):
             np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
             scatter[piece] += np.outer(weighted[piece], delta)
-        return Moments(
-            self.count + other.count,
-            weight,
-            self.mean + delta * (other.weight / weight),
-            scatter,
-            self.trace + other.trace,
-        )
+        mean = self.mean + delta * (other.weight / weight)
+        return Moments(self.count + other.count, weight, mean, scatter, self.trace + other.trace)
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of only the features with these numbers."""
@@ -242,16 +237,9 @@ class ShiftedSums:
             about, total, products = joined.mean, np.zeros(len(self.total)), of_square(joined.scatter)
         else:
             about, total, products = self.about, self.total + other.total, self.products + other.products
-        return ShiftedSums(
-            about,
-            self.count + other.count,
-            self.weight + other.weight,
-            total,
-            products,
-            self.trace + other.trace,
-            self.errors + other.errors,
-            self.coarse + other.coarse,
-        )
+        names = ("count", "weight", "trace", "errors", "coarse")
+        added: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return ShiftedSums(about=about, total=total, products=products, **added)
 
     @property
     def moments(self) -> Moments:

@@ -81,13 +81,6 @@ def test_measures_are_at_least_what_all_landmarks_leave(kernel, dtype):
     assert_array_equal(Measure.of_rows()(kernel(X, S), -kernel.diagonal(X)), kernel.diagonal(X))
 
 
-def test_directions_beyond_rounding_are_not_used():
-    W = Gaussian(1.0).gram(0.3 * rows(2, 400))
-    order = basis_of(W, 1e-12, positive=True).order
-    single, double = (Measure.of_landmarks(W, order, np.dtype(dtype)) for dtype in (np.float32, np.float64))
-    assert 10 < len(single.numbers) < len(double.numbers)
-
-
 def test_rows_are_drawn_as_often_as_stated(X, features, measure):
     r = measure(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
     most, count = 50, 400

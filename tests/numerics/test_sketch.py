@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, next_block, starting_block
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, starting_block
 from tests.helpers.oracles import matrix_with
 
 
@@ -79,24 +79,6 @@ def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_
     assert_allclose(found.values, values[:6], rtol=1e-5)
     assert_allclose(found.vectors.T @ found.vectors, np.eye(6), atol=1e-10)
     assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-3)
-
-
-def test_the_next_block_spans_what_the_image_adds():
-    rng = np.random.default_rng(0)
-    basis, image = np.linalg.qr(rng.normal(size=(30, 8)))[0], rng.normal(size=(30, 5))
-    block = next_block(basis, image)
-    both = np.hstack([basis, block])
-    assert block.shape == (30, 5)
-    assert_allclose(both.T @ both, np.eye(13), atol=1e-12)
-    assert_allclose(both @ (both.T @ image), image, atol=1e-10)
-    almost = next_block(basis, basis @ rng.normal(size=(8, 5)) + 1e-9 * image)
-    assert_allclose(np.abs(basis.T @ almost), 0, atol=1e-12)
-    assert next_block(np.eye(6)[:, :5], rng.normal(size=(6, 3))).shape == (6, 1)
-    for nothing in (np.zeros((30, 8)), basis, basis @ rng.normal(size=(8, 8)), 1e-9 * basis):
-        assert next_block(basis, nothing).shape == (30, 0)
-    partly = next_block(basis, np.column_stack([basis, rng.normal(size=30)]))
-    assert partly.shape == (30, 1)
-    assert_allclose(basis.T @ partly, 0, atol=1e-12)
 
 
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
