@@ -86,7 +86,7 @@ class Scored:
 
 def scored(model: Model, X: Array) -> Scored:
     tiles = (X[start : start + 500] for start in range(0, len(X), 500))
-    pairs = list(model.scores_and_residuals(tiles, min(len(X), 500), model.expansion()))
+    pairs = list(map(model.scoring(min(len(X), 500), model.expansion()), tiles))
     return Scored(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
 
 

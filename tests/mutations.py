@@ -61,8 +61,8 @@ FAULTS = [
     Fault("bigkpca/evaluating.py", "counter=[0, 0, 0, number]", "counter=[0, 0, 0, 0]", "rows share noise"),
     Fault(
         "bigkpca/numerics/linear_pca.py",
-        "lambda: LinearPCA.of(others, r)",
-        "lambda: LinearPCA.of(np.vstack([others, judged]), r)",
+        "weights = LinearPCA.of(others, r)",
+        "weights = LinearPCA.of(np.vstack([others, judged]), r)",
         "PCA saw them",
     ),
     Fault("bigkpca/numerics/calibration.py", "2 * self.count", "2 * rows", "many new rows: chance counts as drift"),

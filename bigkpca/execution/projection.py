@@ -67,7 +67,7 @@ def tile_scores_and_residuals(
     X_tiles: Iterable[Array], most_rows: int, model: Model, given: Expansion, precision: Any = None
 ) -> tuple[Array, Array]:
     """`tile_scores` (n, r) of the rows of these tiles, and their residuals (n,), in the same dtype."""
-    pairs = list(model.scores_and_residuals(X_tiles, most_rows, given, precision))
+    pairs = list(map(model.scoring(most_rows, given, precision), X_tiles))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return scores, left.astype(scores.dtype)
 

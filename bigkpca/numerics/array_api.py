@@ -1,9 +1,8 @@
-"""NumPy arrays and arrays of other libraries that follow the array API standard, such as PyTorch and CuPy: one formula
-for all of them.
+"""One formula for NumPy arrays and for those of other libraries that follow the array API standard, such as PyTorch.
 
 Formulas are written as for NumPy, with results in place (`out=`), and take their functions from `functions_of` an
-array. For NumPy these are NumPy's own, so nothing is slower and no bit differs. Values that prepare or control a
-computation (weights, shifts, row numbers) stay in host memory; `moved` brings them to the device of an array.
+array: for NumPy its own, so nothing is slower and no bit differs. Values that prepare or control a computation
+(weights, shifts, row numbers) stay in host memory; `moved` brings them to the device of an array.
 """
 
 from __future__ import annotations
@@ -57,9 +56,7 @@ class _Functions:
         return function
 
 
-@lru_cache
-def _functions(namespace: Any) -> _Functions:
-    return _Functions(namespace)
+_functions = lru_cache(_Functions)
 
 
 def dtype_of(X: Any) -> np.dtype[Any]:
@@ -76,7 +73,7 @@ def astype(X: Any, dtype: Any) -> Any:
 
 
 def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
-    """An array of this shape on the device of `like`, in its dtype or another NumPy dtype, with arbitrary values."""
+    """An array of this shape on the device of `like`, in its dtype or this one of NumPy, with arbitrary values."""
     if in_numpy(like):
         return np.empty(shape, like.dtype if dtype is None else dtype)
     from array_api_compat import device

@@ -25,7 +25,7 @@ def weighted_pairs(
     sample: Array, distance: Distance, rng: np.random.Generator, weights: Array | None = None
 ) -> tuple[Array, Array | None]:
     """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, and the weight
-    of each pair, the product of the `weights` (m,) of its rows; None without weights.
+    of each pair, the product of the `weights` (m,) of its rows, if there are any.
 
     Differences have the precision of the sample, at least float32. Every row is the first of equally many pairs, and
     the second is drawn with replacement; if there are fewer distinct pairs than PAIRS, each is taken once. Raises
@@ -50,17 +50,18 @@ def weighted_pairs(
         return squared_norms(difference) * np.float64(unit) ** 2
 
     distances = np.concatenate([np.empty(0), *in_parts(of_piece, range(0, len(first), step))])
-    order = np.argsort(distances, kind="stable") if weights is not None else None
-    pairs = None if weights is None or order is None else (weights[first] * weights[second])[order]
-    distances = np.sort(distances) if order is None else distances[order]
+    if weights is None:
+        distances, pairs = np.sort(distances), None
+    else:
+        order = np.argsort(distances, kind="stable")
+        distances, pairs = distances[order], (weights[first] * weights[second])[order]
     zeros = int(np.searchsorted(distances, 0, side="right"))
-    distances, pairs = distances[zeros:], None if pairs is None else pairs[zeros:]
-    if not len(distances):
+    if zeros == len(distances):
         raise DataError(
             f"all {m} sampled rows are equal, so the median distance is zero: constant data have no "
             "kernel principal components"
         )
-    return distances, pairs
+    return distances[zeros:], None if pairs is None else pairs[zeros:]
 
 
 def _largest(X: Array) -> float:
@@ -84,11 +85,7 @@ def scale_gamma(X: Array, weights: Array | None = None) -> float:
 
 def median_sigma(distances: Array, distance: Distance, weights: Array | None = None) -> float:
     """The length at which the Gaussian or Laplacian kernel of the median pair is exp(-1), from ascending distances (k,)
-    with weights (k,).
-
-    For squared distances sigma = √(median / 2), i.e. gamma = 1 / median |x - y|², the middle value of kernlab's sigest;
-    for L1 distances sigma = median.
-    """
+    with weights (k,): √(median / 2) for squared ones, the middle value of kernlab's sigest, and the median for L1."""
     return _length(float(np.median(distances) if weights is None else _median(distances, weights)), distance)
 
 

@@ -1,14 +1,11 @@
 """Rows that took no part in a fit, and what they say about others: limits that ordinary rows rarely exceed, and how far
-the distribution of new rows has drifted.
-
-Source: `docs/numerics.md`, sections 20 and 23.
-"""
+the distribution of new rows has drifted. Source: `docs/numerics.md`, sections 20 and 23."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy
@@ -44,11 +41,8 @@ def distances(precisions: Array, scores: Array) -> Array:
 
 
 def usual_errors(known: Array, restored: Array) -> Array:
-    """Root mean squares (d,) of the differences between calibration rows (c, d) and their pre-images.
-
-    The difference between another row and its pre-image, divided by these, shows what is unusual about it by column: it
-    is about 1 for ordinary rows.
-    """
+    """Root mean squares (d,) of the differences between calibration rows (c, d) and their pre-images: those of other
+    rows, divided by these, show what is unusual by column."""
     errors = np.sqrt(np.mean((known.astype(np.float64) - restored) ** 2, axis=0))
     least = np.finfo(restored.dtype).eps * (np.abs(restored).max(axis=0) + 1)  # a constant column is restored exactly
     return np.maximum(errors, least)
@@ -65,10 +59,8 @@ def _on_the_way(known: Array, new: Array) -> Array:
 @dataclass(frozen=True)
 class Limit:
     """What a detector compares the combined statistic of rows with: the limit for `alpha` or, if the fitted rows
-    contain a share of unusual ones, their `contamination`, one that flags this share of them.
-
-    `left_out` of the rows were left out of the fit as contamination.
-    """
+    contain a share of unusual ones, their `contamination`, one that flags this share of them; so many rows were
+    `left_out` of the fit as contamination."""
 
     value: float
     alpha: float
@@ -80,21 +72,11 @@ class Limit:
 class Drift:
     """The difference between new rows and the calibration rows of a model.
 
-    Attributes
-    ----------
-    figure : float
-        The larger of `residual` and `score`, in [0, 1]: at least this share of the new rows would have to be replaced
-        for their distribution to equal that of the calibration rows, with a confidence of 99.9 %. 0 if chance explains
-        everything.
-    residual, score : float
-        Distance of the residuals, and the largest distance of the scores of any component, less what chance explains.
-    component : int
-        The component with the largest distance, counted from 1.
-    outside : int
-        New rows whose residual is above that of every calibration row. By chance `rows` / (`calibration_rows` + 1) of
-        them.
-    rows, calibration_rows : int
-        Number of new rows, and of calibration rows.
+    figure is the larger of residual and score, in [0, 1]: with a confidence of 99.9 %, at least this share of the new
+    rows would have to be replaced for their distribution to equal that of the calibration rows. residual and score are
+    the distance of the residuals, and the largest one of the scores of any component, less what chance explains;
+    component, counted from 1, has that distance. outside counts the new rows whose residual is above that of every
+    calibration row, by chance rows / (calibration_rows + 1).
     """
 
     figure: float
@@ -106,63 +88,21 @@ class Drift:
     calibration_rows: int
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of new rows between the edges of a calibration; the counts of blocks add up, exactly and in any order.
-
-    Attributes
-    ----------
-    bins : (r + 1, m + 1) array of int64
-        For each quantity the number of rows up to the first edge, between two edges, and above the last.
-    """
-
-    bins: Array
-
-    __repr__ = brief
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.bins + other.bins)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows that were counted."""
-        return int(self.bins[0].sum())
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Values between which rows are counted, and the shares of calibration rows up to each.
-
-    values : (r + 1, m), ascending, of the scores of each component and, last, of the residual. lower, upper : (r + 1,
-    m), the shares of the rows that are below by more, and not above by more, than rounding.
-    """
+class Edges(NamedTuple):
+    """Values (r + 1, m), ascending, of the scores of each component and, last, of the residual, between which new rows
+    are counted; and the shares of calibration rows that are below each by more than rounding, and not above by more."""
 
     values: Array
     lower: Array
     upper: Array
-
-    __repr__ = brief
-
-    @classmethod
-    def of(cls, quantities: Array, rounding: Array) -> Edges:
-        """Those of quantities (r + 1, c), each of which rounding (r + 1,) may move by this."""
-        ordered, count = np.sort(quantities, axis=1), quantities.shape[1]
-        edges = ordered[:, np.linspace(0, count - 1, min(count, _EDGES)).round().astype(np.intp)]
-        edges[-1, -1] += rounding[-1]  # the largest residual
-
-        def shares(at: Array) -> Array:
-            counts = [np.searchsorted(own, each, side="right") for own, each in zip(ordered, at, strict=True)]
-            return np.array(counts) / count
-
-        return cls(edges, shares(edges - rounding[:, None]), shares(edges + rounding[:, None]))
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Rows that took no part in a fit, by which it is judged how unusual other rows are, and how far they have drifted.
 
-    If a new row and the c calibration rows are exchangeable, as rows drawn independently from one distribution are, the
-    rank of the new one among all c + 1 is uniform, apart from ties. So the p-value
+    If a new row and the c calibration rows are drawn independently from one distribution, the rank of the new one among
+    all c + 1 is uniform, apart from ties. So the p-value
 
         p = (1 + number of calibration rows with at least this value) / (c + 1)
 
@@ -188,8 +128,7 @@ class Calibration:
     >>> own, new = rng.normal(size=(2, 4000, 1))
     >>> residual = np.ones(4000)
     >>> calibration = Calibration(own, np.ones(1), own, residual)
-    >>> halves = [calibration.counted(new[half], residual[half]) for half in (slice(2000), slice(2000, None))]
-    >>> calibration.drift(halves[0] + halves[1]).figure
+    >>> calibration.drift(calibration.counted(new, residual)).figure
     0.0
     >>> round(calibration.drift(calibration.counted(new + 1, residual)).figure, 2)  # the distributions are 0.38 apart
     0.33
@@ -225,12 +164,20 @@ class Calibration:
     @cached_property
     def edges(self) -> Edges:
         """The edges between which new rows are counted."""
-        return Edges.of(np.vstack([self.scores.T, self.residuals]).astype(np.float64), self.rounding)
+        ordered = np.sort(np.vstack([self.scores.T, self.residuals]).astype(np.float64), axis=1)
+        values = ordered[:, np.linspace(0, self.count - 1, min(self.count, _EDGES)).round().astype(np.intp)]
+        values[-1, -1] += self.rounding[-1]  # the largest residual
+
+        def shares(at: Array) -> Array:
+            counts = [np.searchsorted(own, each, side="right") for own, each in zip(ordered, at, strict=True)]
+            return np.array(counts) / self.count
+
+        return Edges(values, shares(values - self.rounding[:, None]), shares(values + self.rounding[:, None]))
 
     @cached_property
     def values(self) -> Array:
         """Residuals and distances of the calibration rows, each ascending, (2, c), raised by more than rounding errors:
-        a row that equals a calibration row does not exceed its value, whichever rows are computed together."""
+        a row that equals a calibration row does not exceed its value."""
         return np.sort(self._raised, axis=1)
 
     @cached_property
@@ -251,7 +198,6 @@ class Calibration:
 
     @property
     def count(self) -> int:
-        """The number c of calibration rows."""
         return len(self.rows)
 
     def statistics(self, scores: Array, residuals: Array) -> Array:
@@ -267,11 +213,9 @@ class Calibration:
         return np.vstack([both, self.rarities(both)[COMBINED]])
 
     def rarities(self, values: Array) -> Array:
-        """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n).
-
-        Between two calibration rows p is interpolated, by less than half of its step. Beyond all of them -log p is
-        larger by the excess over the mean one of the largest 5 %.
-        """
+        """-log p of rows with these residuals and distances (2, n), and of the rarer of the two, (3, n): interpolated
+        between two calibration rows, by less than half of the step of p, and beyond all of them larger by the excess
+        over the mean one of the largest 5 %."""
         beyond, between = [], []
         for own, new in zip(self.values, values, strict=True):
             tail = own[-max(int(_TAIL * self.count), min(_LEAST_TAIL, self.count)) :]
@@ -311,8 +255,8 @@ class Calibration:
         return np.append(self.values[:, self.count - 1 - m], -np.log((m + 1.5) / (self.count + 1)))
 
     def flags(self, values: Array, limit: float) -> Array:
-        """Why rows with these statistics (3, n) are unusual, (n,), uint8: 0 if their combined statistic is at most the
-        limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer (`REASONS`)."""
+        """Why rows with these statistics (3, n) are unusual, (n,), uint8, numbers of `REASONS`: 0 if their combined
+        statistic is at most the limit, and otherwise 1 or 2 for the residual or the distance, whichever is rarer."""
         reasons = 1 + self.rarities(values[:COMBINED])[:COMBINED].argmax(axis=0)
         return np.where(values[COMBINED] > limit, reasons, 0).astype(np.uint8)
 
@@ -338,14 +282,15 @@ class Calibration:
         low, high = np.searchsorted(below, [tail, 1 - tail])
         return float(low / rows), float(min(high, rows) / rows)
 
-    def counted(self, scores: Array, residuals: Array) -> Counts:
-        """The numbers of rows with scores Y (b, r) and residuals (b,) between the edges."""
+    def counted(self, scores: Array, residuals: Array) -> Array:
+        """The numbers (r + 1, m + 1) of rows with scores Y (b, r) and residuals (b,) up to the first edge, between two
+        edges, and above the last, of each quantity. Those of blocks add up, exactly and in any order."""
         edges = self.edges.values
         if scores.shape[1] != len(edges) - 1:
             raise SpecError(f"{scores.shape[1]} scores per row, but the calibration has {len(edges) - 1}")
         most = edges.shape[1] + 1
         places = (np.searchsorted(own, each) for own, each in zip(edges, (*scores.T, residuals), strict=True))
-        return Counts(np.array([np.bincount(place, minlength=most) for place in places], np.int64))
+        return np.array([np.bincount(place, minlength=most) for place in places], np.int64)
 
     def chance(self, rows: int) -> float:
         """The largest distance that `rows` new rows from the same distribution have by chance, with 99.9 % confidence.
@@ -358,19 +303,16 @@ class Calibration:
         logarithm = np.log(4 * (len(self.precisions) + 1) / (1 - _DRIFTED))
         return float(np.sqrt(logarithm / (2 * rows)) + np.sqrt(logarithm / (2 * self.count)))
 
-    def distances(self, counts: Counts) -> Array:
+    def distances(self, counts: Array) -> Array:
         """D (r + 1,): the largest difference between the shares of new and of calibration rows up to an edge, beyond
         rounding: at most their Kolmogorov-Smirnov distance."""
-        F = np.cumsum(counts.bins[:, :-1], axis=1) / counts.rows
+        F = np.cumsum(counts[:, :-1], axis=1) / counts[0].sum()
         return np.maximum(np.maximum(F - self.edges.upper, self.edges.lower - F).max(axis=1), 0.0)
 
-    def drift(self, counts: Counts) -> Drift:
-        """The drift of the rows that were counted."""
-        *scores, residual = np.zeros(len(self.precisions) + 1)
-        best = 0
-        if counts.rows:
-            D = self.distances(counts)
-            *scores, residual = np.maximum(D - self.chance(counts.rows), 0.0).tolist()
-            best = int(D[:-1].argmax())
-        score, outside = float(scores[best]), int(counts.bins[-1, -1])
-        return Drift(max(residual, score), float(residual), score, best + 1, outside, counts.rows, self.count)
+    def drift(self, counts: Array) -> Drift:
+        """The drift of the rows that were `counted`."""
+        rows, outside = int(counts[0].sum()), int(counts[-1, -1])
+        D = self.distances(counts) if rows else np.zeros(len(counts))
+        best = int(D[:-1].argmax())
+        score, residual = np.maximum(D[[best, -1]] - (self.chance(rows) if rows else 0.0), 0.0).tolist()
+        return Drift(max(residual, score), residual, score, best + 1, outside, rows, self.count)

@@ -86,7 +86,7 @@ class Certificate(ShowsSummary):
 
     @property
     def trust(self) -> tuple[str, ...]:
-        """Trust in each component: "solid", "fair" or "doubtful".
+        """Trust in each component.
 
         "solid": the cosine with the exact component is at least 0.995, at most 1/3 of the eigenvalue is missed, and
         rounding is at most 0.01 of it. "fair": 0.95, 1 (1/3 if `missed` is not a bound), and 0.1. From products, a
@@ -158,10 +158,7 @@ def trustworthy(trust: tuple[str, ...]) -> int:
 
 def accuracy(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
     """How accurate components with these shares (r,) of the variance are, in words, and the part of it that is solid or
-    fair.
-
-    Doubtful components count by their share, since small ones at the end of a spectrum matter little.
-    """
+    fair: small doubtful components at the end of a spectrum matter little."""
     trusted, held = np.array([word != "doubtful" for word in trust]), float(shares.sum())
     part = float(shares[trusted].sum()) / held if held else 0.0
     return "inaccurate" if part < _MOST else "accurate in part" if part < _NEARLY_ALL else "accurate", part

@@ -81,10 +81,8 @@ def counted(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """A title, facts by name, and columns of numbers or words, one entry for each component.
-
-    Entries are of other things if `names` (of the things, and of each of them) are given; text leaves these out.
-    """
+    """A title, facts by name, and columns of numbers or words, one entry for each component, or for each of other
+    things if `names` (of the things, and of each) are given; text leaves these out."""
 
     title: str
     facts: Mapping[str, str]

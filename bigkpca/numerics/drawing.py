@@ -1,8 +1,5 @@
-"""Rows drawn in the pass, by which every fit is judged: each independently, with a known probability.
-
-The probability is in proportion to what a part of the landmarks leaves of a row, where E = K - K^ is positive
-semidefinite; otherwise to k(x, x). Source: `docs/numerics.md`, section 14.
-"""
+"""Rows drawn in the pass, by which every fit is judged: each independently, with a known probability in proportion to
+what a part of the landmarks leaves of a row, or to k(x, x). Source: `docs/numerics.md`, section 14."""
 
 from __future__ import annotations
 
@@ -35,9 +32,8 @@ class DrawnRows:
     Row i is drawn if u_i < r_i / threshold, for a random number u_i of its own that is uniform on [0, 1), and a measure
     r_i. So its probability is min(1, r_i / threshold), and 1 with a threshold of 0. About `most` rows are drawn, all if
     there are no more; `total` is Σ r_i over all rows. `landmarks` (q,) are the numbers of those in the measure, by
-    which later rows are drawn, too. The threshold does not depend on the random numbers, since rows
-    that are drawn for certain are known: so each row is drawn independently of all others. Raises SpecError for numbers
-    that no fit makes.
+    which later rows are drawn, too. The threshold does not depend on the random numbers, since rows that are drawn for
+    certain are known: so each row is drawn independently of all others.
     """
 
     X: Array
@@ -67,7 +63,6 @@ class DrawnRows:
             raise SpecError("the rows that were drawn have numbers that no fit makes")
 
     def __add__(self, other: DrawnRows) -> Self:
-        """The sample of both sets of rows together."""
         return _joined([self, other]).thinned()
 
     def thinned(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -44,15 +44,13 @@ class Solution:
     eigenvalues : (r,) array
         Those of the (centred) Gram matrix, sums over n, descending.
     total_variance : float
-        An upper bound of its trace for landmarks of a positive semidefinite kernel, exact if the whole Gram matrix was
-        used, unbiased for random features, and for an indefinite kernel at least the sum of the positive eigenvalues
-        found.
+        An upper bound of its trace for landmarks of a positive semidefinite kernel, exact from the whole Gram matrix,
+        unbiased for random features, and at least the sum of the positive eigenvalues.
     negative : float
-        The most negative eigenvalue that was dropped, relative to the largest: 0 up to rounding for positive
-        semidefinite kernels.
+        The most negative eigenvalue that was dropped, relative to the largest.
     unexplained : float or None
-        The share of Σ k(x_i, x_i) outside the span of the landmarks, tr(K - C W⁺ C') / tr(K); None without landmarks,
-        and if W has negative eigenvalues.
+        tr(K - C W⁺ C') / tr(K), the share outside the span of the landmarks; None without landmarks, and if W has
+        negative eigenvalues.
     """
 
     mean: Array
@@ -78,36 +76,16 @@ class Solution:
 
     @property
     def explained_variance_ratio(self) -> Array:
-        """eigenvalues / total_variance, (r,).
-
-        For Nyström with a positive semidefinite kernel never too large, up to rounding: eigenvalues are lower bounds,
-        and the total is an upper bound. Otherwise an estimate.
-        """
+        """eigenvalues / total_variance, (r,): for Nyström with a positive semidefinite kernel never too large, up to
+        rounding; otherwise an estimate."""
         return self.eigenvalues / self.total_variance
 
 
-class Counted(Protocol):
-    """Sums over rows: count, weight and trace as in `Moments`."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def trace(self) -> float: ...
-
-
 def spectrum(
-    values: Array,
-    V: Array,
-    mean: Array,
-    sums: Counted,
-    components: Components,
-    unexplained: float,
-    tolerance: float,
+    values: Array, V: Array, mean: Array, sums: Any, components: Components, unexplained: float, tolerance: float
 ) -> Solution:
-    """The solution from leading eigenpairs (values, V) of the scatter of random features, with the `sums` of the
-    rows."""
+    """The solution from leading eigenpairs (values, V) of the scatter of random features, whose `sums`, the moments or
+    an action, have the count, weight and trace of the rows."""
     rank = min(numerical_rank(values, tolerance), sums.count - bool(mean.any()))  # beyond it: rounding errors
     variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + unexplained)
     kept = values[:rank] + unexplained
@@ -116,11 +94,8 @@ def spectrum(
 
 
 def aligned(solution: Solution, previous: Solution, W: Array | None) -> Solution:
-    """The solution with the signs that agree with the previous one.
-
-    Signs are compared using the scores at the landmarks or, without landmarks (W is None), the components, which are
-    then orthonormal.
-    """
+    """The solution with the signs that agree with the previous one: of the scores at the landmarks or, without
+    landmarks (W is None), of the components, which are then orthonormal."""
     r = min(solution.components.shape[1], previous.components.shape[1])
     now, before = solution.components[:, :r], previous.components[:, :r]
     if W is not None:
@@ -149,10 +124,7 @@ def orthogonal_to_ones(U: Array, center: bool) -> Array:
 def of_eigenvectors(
     values: Array, U: Array, row_means: Array, trace: float, *, center: bool, tolerance: float
 ) -> Solution:
-    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `solvers.gram`.
-
-    Raises DataError if no direction varies.
-    """
+    """Exact kernel PCA from leading eigenpairs of Kc, U (n, r), with K 1 / n (n,) and tr(K); see `solvers.gram`."""
     mean = row_means if center else np.zeros(len(U))
     variance = at_least_its_parts(trace - float(row_means.sum()) if center else trace, values)
     r = kept_components(values, len(values), variance, trace, tolerance)
@@ -174,20 +146,14 @@ def least_and_largest(K: Array, center: bool) -> tuple[float, float]:
 
 
 def at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues if that is larger.
-
-    The sum may be larger because of rounding, if every row is a landmark, or because of the dropped negative part of an
-    indefinite kernel.
-    """
+    """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, if every row is a landmark,
+    or by the dropped negative part of an indefinite kernel."""
     return max(variance, float(np.sum(values[values > 0])))
 
 
 def kept_components(values: Array, components: Components, variance: float, trace: float, tolerance: float) -> int:
     """Number of components to keep: the given number, the number for the given share of the variance, or the numerical
-    rank.
-
-    Raises DataError if no direction varies.
-    """
+    rank. Raises ConstantKernelError if no direction varies."""
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
         raise ConstantKernelError(

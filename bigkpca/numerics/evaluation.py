@@ -26,9 +26,9 @@ class Estimate:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ShowsSummary):
-    """Estimated errors of a model on n rows, from m of them.
+    """Estimated errors of a model on n rows, from m of them: 0 for an exact model of these rows, apart from rounding.
 
-    E = K - K^, φ centred as in the model; all are 0 for an exact model of these rows, apart from rounding.
+    E = K - K^, φ centred as in the model.
 
     Attributes
     ----------

@@ -27,17 +27,13 @@ _TILE_FEATURES = 2**22  # of rows that are projected at once: 32 MB in float64
 
 @dataclass(frozen=True)
 class Fitted:
-    """The parts of a fitted model that pre-images and residuals are made from.
-
-    moments is None for models that keep their rows, and for those of the randomized solver. basis is that of the span
-    of the landmarks, if the fit already has it.
-    """
+    """The parts of a fitted model that pre-images and residuals are made from."""
 
     features: FeatureMap
     solution: Solution
-    moments: Moments | None
+    moments: Moments | None  # None for models that keep their rows, and for those of the randomized solver
     method: Method
-    basis: Basis | None = None
+    basis: Basis | None = None  # of the span of the landmarks, if the fit already has it
 
     @property
     def tolerance(self) -> float:
@@ -98,10 +94,8 @@ class Expansion:
         return replace(self, **{name: place(value) for name, value in arrays_of(self).items()})
 
     def without_mean(self) -> Expansion:
-        """The thesis's form, for replication: weights gamma - (Σ gamma) origin, gamma = map y.
-
-        It drops the mean of the data and then subtracts it once more. |φ^|² does not change.
-        """
+        """The thesis's form, for replication: weights gamma - (Σ gamma) origin, gamma = map y. It drops the mean of the
+        data and then subtracts it once more. |φ^|² does not change."""
         dropped = self.map - np.outer(self.origin, self.map.sum(axis=0))
         return replace(self, origin=np.zeros_like(self.origin), map=dropped)
 
@@ -144,10 +138,8 @@ def _with_components(solution: Solution, origin: Array) -> Expansion:
 
 
 def residuals(given: Expansion, solution: Solution, V: Array, diagonal: Array) -> Array:
-    """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,): their novelty, (b,).
-
-    Small for rows like those of the fit, about k(x, x) for others; never negative.
-    """
+    """|φ(x) - φ^(x)|² of rows with features V (b, D) and k(x, x) = diagonal (b,), (b,): small for rows like those of
+    the fit, about k(x, x) for others; never negative."""
     V = astype(V, np.float64)
     Y = solution.projection()(V)
     inner = V @ given.origin + inner_products(V @ given.map, Y)

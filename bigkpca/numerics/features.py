@@ -42,16 +42,14 @@ _PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
 
 
 def piece_rows(d: int, itemsize: int) -> int:
-    """Rows of a tile that are shifted and evaluated at a time, a power of two: at most 2 MB, which stay in cache, but
-    at least 1024, for which matrix products are as fast as for more."""
+    """Rows of a tile evaluated at a time, a power of two: at most 2 MB, which stay in cache, but at least 1024,
+    for which matrix products are as fast as for more."""
     return max(_LEAST_PIECE_ROWS, 1 << (_PIECE_BYTES // (d * itemsize)).bit_length() >> 1)
 
 
 def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> None:
-    """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out.
-
-    Otherwise data far from the origin (longitudes, time stamps) would lose their variation to rounding.
-    """
+    """out = (X - offset) / scale, computed in the precision of X and then rounded to the dtype of out: otherwise data
+    far from the origin (longitudes, time stamps) would lose their variation to rounding."""
     xp, precision = functions_of(out), np.result_type(dtype_of(X), dtype_of(out))
     shift = astype(offset, precision)
     if scale is None:
@@ -70,11 +68,12 @@ class FeatureMap(ABC):
     """v(x) in R^D for rows x in R^d. Every row is first transformed to (x - offset) / scale.
 
     offset (d,), float64, is zero unless the kernel allows a shift or rows are standardised; scale (d,), float64, is
-    the deviation of a standardised column over its weight, infinite for a weight of 0, and None without either.
+    the deviation of a standardised column over its weight, infinite for a weight of 0, and None without either. Arrays
+    from a file must have the `shapes`.
     """
 
     name: ClassVar[str]
-    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}  # required shapes of arrays from a file
+    shapes: ClassVar[Mapping[str, Shape]] = {"offset": ("d",), "scale": ("d",)}
     precomputed: ClassVar[bool] = False  # whether rows contain kernels with the fitted rows
     kernel: Kernel
     offset: Array
@@ -85,11 +84,6 @@ class FeatureMap(ABC):
     def size(self) -> int:
         """D, the length of v(x)."""
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        """Whether this kernel has such features."""
-        return True
-
     @property
     @abstractmethod
     def dtype(self) -> np.dtype[Any]:
@@ -97,7 +91,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def filling(self, most_rows: int) -> Fill:
-        """Prepare v for tiles of at most `most_rows` shifted rows; the returned function owns its work space."""
+        """v for tiles of at most `most_rows` shifted rows, as a function that owns its work space."""
 
     @property
     def columns(self) -> int:
@@ -111,7 +105,7 @@ class FeatureMap(ABC):
         return found
 
     def as_columns(self) -> Columns:
-        """The map to the rows themselves, shifted and scaled as for this map."""
+        """The map to the rows themselves."""
         return Columns(self.kernel, self.offset, self.dtype, scale=self.scale)
 
     def shifted(self, X: Array) -> Array:
@@ -132,24 +126,22 @@ class FeatureMap(ABC):
         return self.unscaled(X.astype(np.float64)) + self.offset
 
     def unscaled(self, D: Array) -> Array:
-        """D scale: differences of shifted rows (b, d) in the units of the data; 0 in columns of weight 0."""
+        """D scale: differences of shifted rows in the units of the data; 0 in columns of weight 0."""
         return D if self.scale is None else D * np.where(np.isinf(self.scale), 0.0, self.scale)
 
     def in_precision(self, dtype: np.dtype[Any]) -> Self:
-        """The same map with block work in this dtype, to which landmarks or frequencies are converted."""
+        """The same map with block work in this dtype."""
         own = {name: value for name, value in self.arrays().items() if name not in ("offset", "scale")}
         real: dict[str, Any] = {name: value.astype(dtype) for name, value in own.items() if value.dtype.kind == "f"}
         return replace(self, **real)
 
     def tiles(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[tuple[Array, Array]]:
-        """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d).
-
-        V is a work space that the next tile overwrites, as may the caller.
-        """
+        """Features and diagonal (V (b, D), k(x_i, x_i) (b,)) of each tile X (b, d). V is a work space that the next
+        tile overwrites, as may the caller."""
         return map(self.evaluation(most_rows), X_tiles)
 
     def evaluation(self, most_rows: int) -> Evaluation:
-        """Prepare `tiles` of at most `most_rows` rows; the returned function owns its work space."""
+        """`tiles` of at most `most_rows` rows each, as a function that owns its work space."""
         height = most_rows
         if in_numpy(self.offset):
             height = min(height, piece_rows(self.columns, self.dtype.itemsize))
@@ -182,22 +174,22 @@ class FeatureMap(ABC):
         return {"name": self.name, **plain}
 
     def gram(self) -> Array | None:
-        """W = k(S, S) of the landmarks S, (l, l), float64; None for features without landmarks. Raises SpecError for
-        precomputed kernels."""
+        """W = k(S, S) of the landmarks S as stored, (l, l), float64, exactly symmetric; None without landmarks. Raises
+        SpecError for precomputed kernels."""
         return None
 
     def landmarks_in_user_units(self) -> Array | None:
-        """The landmarks (l, d) in the units of the data, float64; None for features without landmarks."""
+        """The landmarks (l, d) in the units of the data, float64; None without landmarks."""
         return None
 
     def unexplained(self, squares: float, weight: float) -> float:
-        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|² over rows with
-        the sum `weight` of weights."""
+        """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|², and `weight`,
+        Σ w_i."""
         return 0.0
 
     @property
     def blind_off_axes(self) -> bool:
-        """Whether features do not depend on the part of a row that is orthogonal to the principal axes."""
+        """Whether the part of a row that is orthogonal to the principal axes changes no feature."""
         return False
 
     @property
@@ -222,7 +214,7 @@ class Itself(FeatureMap):
 
 @dataclass(frozen=True)
 class Columns(Itself):
-    """v(x) = x, shifted and scaled: its moments are the means and the covariance of the columns."""
+    """v(x) = x, whose moments are the means and the covariance of the columns."""
 
     name: ClassVar[str] = "columns"
     block_dtype: np.dtype[Any]
@@ -236,11 +228,7 @@ class Columns(Itself):
 
 @dataclass(frozen=True)
 class KernelRows(FeatureMap):
-    """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks S.
-
-    landmarks (l, d) are stored shifted, scaled and in the dtype of block work, like the rows that are compared with
-    them.
-    """
+    """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks (l, d), shifted, scaled and in the dtype of block work."""
 
     name: ClassVar[str] = "kernel-rows"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "d")}
@@ -252,10 +240,6 @@ class KernelRows(FeatureMap):
     def size(self) -> int:
         return int(self.landmarks.shape[0])
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return not isinstance(kernel, Precomputed)
-
     @property
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.landmarks)
@@ -264,7 +248,6 @@ class KernelRows(FeatureMap):
         return self.kernel.against_anywhere(self.landmarks, most_rows)
 
     def gram(self) -> Array:
-        """W = k(S, S) in float64, from the landmarks as stored, (l, l), exactly symmetric."""
         return self.kernel.gram(self.landmarks)
 
     @property
@@ -273,7 +256,6 @@ class KernelRows(FeatureMap):
         return self.landmarks
 
     def landmarks_in_user_units(self) -> Array:
-        """The landmarks in the units of the data, (l, d), float64."""
         return self.unshifted(self.landmark_rows)
 
 
@@ -294,10 +276,6 @@ class SubspaceRows(KernelRows):
     axes: Array
 
     __repr__ = brief
-
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return kernel.isotropic
 
     def filling(self, most_rows: int) -> Fill:
         count, p = self.landmarks.shape
@@ -340,16 +318,11 @@ class GivenKernels(Itself):
         if self.precision not in ("float32", "float64"):
             raise SpecError(f"the precision of block work is float32 or float64, not {self.precision!r:.80}")
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Precomputed)
-
     @property
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.precision)
 
     def gram(self) -> Array:
-        """Raise SpecError, since models do not keep the matrix."""
         raise SpecError(
             "the model of a precomputed kernel keeps neither the rows nor their matrix, which are needed here; its "
             "certificate contains the residual of every component"
@@ -361,10 +334,8 @@ BIAS = 0.02  # largest root mean square of the relative bias of k(x, y) from lea
 
 @dataclass(frozen=True)
 class PrincipalAxes:
-    """Mean (d,), leading axes (d, q) in orthonormal columns, variances (q,) along them, and the sum of all d variances.
-
-    Variances divide by n.
-    """
+    """Mean (d,), leading axes (d, q) in orthonormal columns, variances (q,) along them, dividing by n, and the sum of
+    all d variances."""
 
     mean: Array
     axes: Array
@@ -378,10 +349,10 @@ class PrincipalAxes:
     def directions(self, sigma: float, components: int, frequencies: int) -> int:
         """The smallest d* with |Sigma_res|_F / sigma² <= 0.02, but at least `components`, at most q and `frequencies`.
 
-        Variances of unknown axes are at most the last known one, which bounds their part. The components of a wide
-        kernel are close to the principal axes, so fewer axes than components would lose the last ones: for 50
-        components on MNIST the mean error is 0.8 % with 50 axes, 27 % with 30, 1.0 % with 200, at D = 2000. With more
-        axes than frequencies there is no complete block of orthogonal frequencies, whose errors largely cancel.
+        Variances of unknown axes are at most the last known one. The components of a wide kernel are close to the
+        principal axes, so fewer axes than components would lose the last ones: for 50 components on MNIST the mean
+        error is 0.8 % with 50 axes and 27 % with 30, at D = 2000. With more axes than frequencies there is no complete
+        block of orthogonal frequencies, whose errors largely cancel.
         """
         unknown = self.residual(len(self.variances)) * self.variances[-1]
         tails = np.sqrt(np.cumsum(self.variances[::-1] ** 2)[::-1] + unknown) / sigma**2
@@ -389,8 +360,8 @@ class PrincipalAxes:
 
 
 def axes_of_covariance(mean: Array, scatter: Array, weight: float) -> PrincipalAxes:
-    """All principal axes from the scatter matrix (d, d) of rows with the sum `weight` of weights, float64; largest
-    entries are positive."""
+    """All principal axes from the scatter matrix (d, d) of rows with this sum of weights; largest entries are
+    positive."""
     variances, axes = eigh_descending(scatter / weight)
     return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / weight)
 
@@ -399,28 +370,19 @@ Coupling = Literal["iid", "orthogonal"]
 
 
 @dataclass(frozen=True)
-class _Independent:
-    """Independent draws."""
+class _Draws:
+    """Random points in R^d: independent ones or, for normal vectors, blocks of d orthogonal ones, each uniform on the
+    sphere, with chi(d) lengths (Yu et al. 2016). These lengths make every vector standard normal, so features are
+    unbiased; lengths √d would bias them."""
 
+    coupling: Coupling
     count: int
     d: int
     rng: np.random.Generator
 
     def normals(self) -> Array:
-        return self.rng.standard_normal((self.count, self.d))
-
-    def uniforms(self) -> Array:
-        return self.rng.random(self.count)
-
-
-@dataclass(frozen=True)
-class _Orthogonal(_Independent):
-    """Blocks of d orthogonal vectors, each uniform on the sphere, with chi(d) lengths (Yu et al. 2016).
-
-    These lengths make every vector standard normal, so features are unbiased; lengths √d would bias them.
-    """
-
-    def normals(self) -> Array:
+        if self.coupling == "iid":
+            return self.rng.standard_normal((self.count, self.d))
         blocks = []
         for start in range(0, self.count, self.d):
             normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
@@ -429,11 +391,13 @@ class _Orthogonal(_Independent):
         lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
         return np.concatenate(blocks) * lengths[:, None]
 
+    def uniforms(self) -> Array:
+        return self.rng.random(self.count)
+
 
 def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator) -> Array:
-    """`count` frequencies in R^d from the spectral density of the kernel, (count, d), float64. Raises SpecError for a
-    kernel without one."""
-    return kernel.frequencies((_Independent if coupling == "iid" else _Orthogonal)(count, d, rng))
+    """Frequencies (count, d), float64, from the spectral density of the kernel. Raises SpecError without one."""
+    return kernel.frequencies(_Draws(coupling, count, d, rng))
 
 
 def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
@@ -486,10 +450,6 @@ class FourierRows(_Waves):
 
     __repr__ = brief
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return kernel.spectral
-
     def filling(self, most_rows: int) -> Fill:
         xp, m = functions_of(self.frequencies), self.frequencies.shape[0]
         right = contiguous(self.frequencies.T)
@@ -532,10 +492,6 @@ class PrincipalFourierRows(_Waves):
 
     __repr__ = brief
 
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Gaussian)
-
     def filling(self, most_rows: int) -> Fill:
         xp, (m, kept) = functions_of(self.frequencies), self.frequencies.shape
         right = contiguous(self.frequencies.T)
@@ -558,10 +514,7 @@ class PrincipalFourierRows(_Waves):
         return fill
 
     def unexplained(self, squares: float, weight: float) -> float:
-        """mean(1 - a²): the amount that K ≈ ZZ' + diag(1 - a_i²) adds to every eigenvalue.
-
-        `squares` is Σ w_i |v(x_i)|², which is Σ w_i a_i² for pairs and has that mean for phases.
-        """
+        # Σ w |v(x)|² is Σ w a² for pairs, and has that mean for phases.
         return 1 - squares / weight if self.factor is None else 1 - self.factor**2
 
     @property
@@ -577,16 +530,15 @@ class PrincipalFourierRows(_Waves):
 class TensorSketch(FeatureMap):
     """Random features of the polynomial kernel (gamma <x, y> + coef0)^p, p >= 2, with E v(x)'v(y) = k(x, y).
 
-    x^ = (√gamma x, √coef0) is count-sketched p times into D buckets: entry j goes to buckets[i, j] with signs[i, j].
-    The convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^. buckets and signs are (p, d +
-    1). Source: Pham and Pagh 2013.
+    x^ = (√gamma x, √coef0) is count-sketched p times: entry j goes to bucket buckets[i, j] with the sign signs[i, j].
+    The convolution of the p sketches, by FFT, sketches the p-fold tensor product of x^. Source: Pham and Pagh 2013.
     """
 
     name: ClassVar[str] = "tensor-sketch"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "buckets": ("p", "d+1"), "signs": ("p", "d+1")}
     kernel: Polynomial
-    buckets: Array
-    signs: Array  # in the dtype of block work
+    buckets: Array  # (p, d + 1), whole numbers below D
+    signs: Array  # (p, d + 1), in the dtype of block work
     width: int  # D
 
     __repr__ = brief
@@ -596,10 +548,6 @@ class TensorSketch(FeatureMap):
             raise SpecError(f"the buckets of a tensor sketch must be whole numbers from 0 to {self.width - 1}")
         if len(self.buckets) != self.kernel.degree:
             raise SpecError(f"{len(self.buckets)} sketches do not match a kernel of degree {self.kernel.degree}")
-
-    @classmethod
-    def takes(cls, kernel: Kernel) -> bool:
-        return isinstance(kernel, Polynomial)
 
     @property
     def size(self) -> int:
@@ -633,20 +581,10 @@ class TensorSketch(FeatureMap):
         return fill
 
 
-def check_sketchable(kernel: Polynomial) -> None:
-    """Raise SpecError for a polynomial kernel of degree 1."""
-    if kernel.degree < 2:
-        raise SpecError(
-            "a tensor sketch needs a polynomial kernel of degree 2 or more: for degree 1, use method='nystroem' or the "
-            "linear kernel"
-        )
-
-
 def tensor_sketch(
     kernel: Polynomial, size: int, offset: Array, scale: Array | None, rng: np.random.Generator, dtype: np.dtype[Any]
 ) -> TensorSketch:
-    """A random tensor sketch of `size` features. Raises SpecError for degree 1."""
-    check_sketchable(kernel)
+    """A random tensor sketch of `size` features."""
     shape = (int(kernel.degree), len(offset) + 1)
     signs = (2 * rng.integers(0, 2, shape) - 1).astype(dtype)
     return TensorSketch(kernel, offset, rng.integers(0, size, shape).astype(np.int32), signs, size, scale=scale)
@@ -656,6 +594,19 @@ MAPS: dict[str, type[FeatureMap]] = {
     each.name: each
     for each in (KernelRows, SubspaceRows, GivenKernels, FourierRows, PrincipalFourierRows, TensorSketch)
 }
+
+
+def takes(kind: type[FeatureMap], kernel: Kernel) -> bool:
+    """Whether the kernel has features of this kind, one of MAPS."""
+    known = {
+        KernelRows: not isinstance(kernel, Precomputed),
+        SubspaceRows: kernel.isotropic,
+        GivenKernels: isinstance(kernel, Precomputed),
+        FourierRows: kernel.spectral,
+        PrincipalFourierRows: isinstance(kernel, Gaussian),
+        TensorSketch: isinstance(kernel, Polynomial),
+    }
+    return known[kind]
 
 
 def from_parts(parameters: Mapping[str, Any], kernel: Kernel, arrays: Mapping[str, Array]) -> FeatureMap:

@@ -36,14 +36,13 @@ Coordinates = Callable[[np.dtype[Any]], Callable[[Array], Array]]
 
 @dataclass(frozen=True)
 class DrawnError:
-    """E of drawn rows (m, m), of √w_i k(x_i, x_j) √w_j, and the probabilities (m,) of these rows; their features V (m,
-    D), the roots (m,) of their weights, and about the norm of the rounding of F_ij = E_ij / (p_i p_j)^(1/2)."""
+    """E of m drawn rows."""
 
-    E: Array
-    V: Array
-    roots: Array
-    probabilities: Array
-    rounding: float
+    E: Array  # of √w_i k(x_i, x_j) √w_j, (m, m)
+    V: Array  # features (m, D)
+    roots: Array  # of their weights, (m,)
+    probabilities: Array  # (m,)
+    rounding: float  # about the norm of that of F_ij = E_ij / (p_i p_j)^(1/2)
 
     __repr__ = brief
 
@@ -211,12 +210,12 @@ def upper_mean(s: float, allowed: float) -> float:
 
 
 def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, float]:
-    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the eigenvalue itself, nearly.
+    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the eigenvalue itself, nearly,
+    from products of E with blocks.
 
-    The bound fails with a probability of at most 1e-4, and is about 10 % too large. `apply` multiplies E by a block
-    (m, b). Block Krylov from `_WIDTH` random vectors, `_PRODUCTS` products. Its space contains the Krylov space of each
-    vector, in which Lanczos misses more than a share ε of the eigenvalue with a probability of at most 1.648 √m
-    exp(-√ε (2 k - 1)) after k steps (Kuczyński and Woźniakowski 1992, theorem 4.2).
+    The bound fails with a probability of at most 1e-4, and is about 10 % too large. The block Krylov space contains the
+    Krylov space of each random vector, in which Lanczos misses more than a share ε of the eigenvalue with a probability
+    of at most 1.648 √m exp(-√ε (2 k - 1)) after k steps (Kuczyński and Woźniakowski 1992, theorem 4.2).
     """
     basis = np.linalg.qr(rng.standard_normal((m, min(_WIDTH, m))))[0]
     images, products = apply(basis), 1
@@ -233,20 +232,15 @@ def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E.
+    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E, with T = Q'KcQ and its
+    Ritz vectors q."""
 
-    eigenvalues (c,), descending: those of T = Q'KcQ, each plus `added` (c,) = |(I - QQ')E q|² / itself for its Ritz
-    vector q, which is what directions outside of Q add to second order. standard_errors (c,): of the drawing.
-    rotation (c, c): the eigenvectors of T. variances (c, c): those of q'Tq for its Ritz vectors q. outside (c,):
-    |(I - QQ')E q|.
-    """
-
-    eigenvalues: Array
-    added: Array
-    standard_errors: Array
-    rotation: Array
-    variances: Array
-    outside: Array
+    eigenvalues: Array  # those of T plus `added`, (c,), descending
+    added: Array  # |(I - QQ')E q|² / eigenvalue, what directions outside of Q add to second order, (c,)
+    standard_errors: Array  # of the drawing, (c,)
+    rotation: Array  # the eigenvectors of T, (c, c)
+    variances: Array  # of q'Tq, (c, c)
+    outside: Array  # |(I - QQ')E q|, (c,)
 
     __repr__ = brief
 

@@ -1,10 +1,8 @@
-"""Dense linear algebra: aligned arrays, symmetric eigenproblems, Cholesky factors and products by tiles.
+"""Dense linear algebra: aligned arrays, symmetric eigenproblems, and products by tiles.
 
 An array from a message of another process, or from a caller's buffer, may begin at an odd address, or be stored column
-by column. NumPy and BLAS then use other code paths for A'A, A'x and sums, whose last bits differ. Which operations are
-affected depends on the processor.
-
-Products have the same bits for any number of threads.
+by column. NumPy and BLAS then use other code paths, whose last bits differ. Products here have the same bits for any
+number of threads.
 """
 
 from __future__ import annotations
@@ -38,11 +36,8 @@ def aligned(X: Array) -> Array:
 
 
 def all_aligned(value: Any) -> Any:
-    """The value with every array in it aligned: in tuples, lists, dictionaries and dataclasses, at any depth.
-
-    Returns the value itself if all its arrays are aligned. Frozen dataclasses are copied together with their cached
-    properties; other objects, e.g. a custom kernel, are not changed.
-    """
+    """The value with every array in it aligned, in tuples, lists, dictionaries and dataclasses, at any depth; the value
+    itself if all are. Dataclasses are copied together with their cached properties; other objects are not changed."""
     if isinstance(value, np.ndarray):
         return aligned(value)
     if isinstance(value, list | tuple):
@@ -79,7 +74,7 @@ ALGEBRA = 2.0**-42  # of the largest eigenvalue or the trace: the rounding of ei
 
 
 def rank_tolerance(dtype: np.dtype[np.generic]) -> float:
-    """Rank tolerance for rows of the given dtype: smaller eigenvalues, relative to the largest, are noise.
+    """Smaller eigenvalues, relative to the largest, are noise for rows of this dtype.
 
     An eigenvalue L of W is computed from kernel values of relative precision eps, amplified by 1/√L: 1e-12 (float64)
     and 1e-7 (float32) keep the 20 leading components of MNIST to 4e-4 at ten times the median distance, where 1e-5
@@ -141,10 +136,8 @@ def _entry(A: Array) -> float:
 def _by_arpack(
     A: Array, count: int, which: str, start: Array, tol: float = 0.0, without: tuple[Array, Array] | None = None
 ) -> tuple[Array, Array] | None:
-    """Eigenpairs of a symmetric A (m, m), in descending order, or of what is left `without` some.
-
-    None for few rows, for entries whose squares overflow or underflow, and if it takes longer than LAPACK.
-    """
+    """Eigenpairs of a symmetric A (m, m), in descending order, or of what is left `without` some; None for few rows,
+    for entries whose squares overflow or underflow, and if it takes longer than LAPACK."""
     from scipy.sparse.linalg import (  # here, because the import takes a tenth of a second
         ArpackError,
         LinearOperator,
@@ -181,11 +174,8 @@ def norm_of_symmetric(A: Array) -> float:
 
 
 def rounding_of_eigenvalues(n: int, error: float, entry: float, top: float) -> float:
-    """The largest error of the eigenvalues of a matrix (n, n), from rounding of its entries and of the eigenproblem.
-
-    `error` is that of every entry, `entry` the largest entry, `top` the largest eigenvalue; the eigenproblem is in
-    float64.
-    """
+    """The largest rounding error of the eigenvalues of a matrix (n, n), from the `error` of every entry, the largest
+    `entry`, and the largest eigenvalue, `top`, of an eigenproblem in float64."""
     return n * (error + ALGEBRA * entry / np.sqrt(n)) + ALGEBRA * float(top)
 
 

@@ -1,20 +1,16 @@
-"""Linear PCA as the baseline of kernel PCA, and the share of the columns that the scores of each of them explain.
-
-A certificate bounds the error of an approximation of kernel PCA. It does not show whether kernel PCA suits the rows:
-linear PCA with as many components may explain more of the columns. Source: `docs/numerics.md`, section 21.
-"""
+"""Linear PCA as the baseline of kernel PCA: with as many components, it may explain more of the columns, which a
+certificate does not show. Source: `docs/numerics.md`, section 21."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.features import FeatureMap, Shape
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
@@ -27,16 +23,7 @@ _LARGEST = 1e100  # squares of larger values could overflow
 
 @dataclass(frozen=True)
 class LinearPCA:
-    """Principal component analysis: the mean (d,) and orthonormal axes (d, r), leading ones first.
-
-    Examples
-    --------
-    >>> X = np.array([[1.0, 1.0], [3.0, 2.0], [5.0, 3.0]])
-    >>> LinearPCA.of(X, 1).reconstruct(X).round(1)
-    array([[1., 1.],
-           [3., 2.],
-           [5., 3.]])
-    """
+    """Principal component analysis: the mean (d,) and orthonormal axes (d, r), leading ones first."""
 
     mean: Array
     axes: Array
@@ -80,7 +67,6 @@ class Captured:
         Whether the held-out rows are among those that kernel PCA was fitted to; None if that is not known.
     """
 
-    shapes: ClassVar[dict[str, Shape]] = dict.fromkeys(("variance", "by_scores", "by_pca"), ("d",))
     rows: int
     held_out: int
     components: int
@@ -91,22 +77,13 @@ class Captured:
 
     __repr__ = brief
 
-    def __post_init__(self) -> None:
-        if not (min(self.rows, self.held_out, self.components) >= 1 and self.variance.sum() > 0):
-            raise SpecError(f"{self.held_out} held-out rows that do not vary, or {self.components} components")
-        if min(self.variance.min(), self.by_scores.min(), self.by_pca.min()) < 0:
-            raise SpecError("negative variances or squared errors of columns")
-
     @property
     def shares(self) -> tuple[float, float]:
         """The shares of the variance of all columns that the scores and PCA explain; not below 0."""
         return self._shares(slice(None))
 
     def of_columns(self, places: Mapping[str, slice]) -> dict[str, tuple[float, float]]:
-        """The shares of the variance of each named part of the columns, as `shares`, the largest first.
-
-        Parts that do not vary in the held-out rows are left out.
-        """
+        """The shares of the variance of each named part of the columns that varies, as `shares`, the largest first."""
         found = {name: self._shares(place) for name, place in places.items() if self.variance[place].sum() > 0}
         return dict(sorted(found.items(), key=lambda each: -each[1][0]))
 
@@ -117,23 +94,20 @@ class Captured:
 
 
 def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = True) -> Captured | None:
-    """What scores Y (m, r) explain of their rows X (m, d), in the units of the data.
-
-    Every fourth row is held out, `seen` if the model of these scores was fitted to it. None if the columns are not
-    quantities, or if there are too few rows for r components.
-    """
+    """What scores Y (m, r) explain of every fourth of their rows X (m, d), in the units of the data. None if the
+    columns are not quantities, if there are too few rows for r components, and if squares overflow."""
     if not features.kernel.on_vectors or features.precomputed or not len(X):
         return None
-    r, held_out = Y.shape[1], held_out_rows(len(X))
-    train = int((~held_out).sum())
-    if train < ROWS_PER_COMPONENT * r or len(X) - train < _LEAST_HELD_OUT:
+    r, held_out = Y.shape[1], some_held_out(len(X), len(X))
+    train = len(X) - len(held_out)
+    if train < ROWS_PER_COMPONENT * r or len(held_out) < _LEAST_HELD_OUT:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        others, judged, _ = _split(features, X, np.flatnonzero(held_out))
+        others, judged, _ = _split(features, X, held_out)
         if not all(np.abs(values).max() < _LARGEST for values in (others, judged, Y)):
             return None
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
-    baseline, weights = LinearPCA.of(others, r), np.linalg.lstsq(Y[~held_out], others)[0]
+    baseline, weights = LinearPCA.of(others, r), np.linalg.lstsq(np.delete(Y, held_out, axis=0), others)[0]
     expected = Y[held_out] @ weights
     variance, by_scores, by_pca = (
         np.mean((judged - found) ** 2, axis=0) for found in (baseline.mean, expected, baseline.reconstruct(judged))
@@ -169,17 +143,8 @@ class Lost:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Held-out rows as their pre-images and linear PCA restore them.
-
-    Attributes
-    ----------
-    lost : Lost
-        The errors.
-    numbers : (k,) array
-        Positions of the held-out rows among all.
-    by_preimages, by_pca : (k, d) array
-        The restored rows, in the units of the data; `by_pca` is None like `lost.by_pca`.
-    """
+    """Held-out rows with these numbers (k,), as their pre-images and linear PCA restore them, (k, d), in the units of
+    the data; `by_pca` is None like `lost.by_pca`."""
 
     lost: Lost
     numbers: Array
@@ -192,17 +157,15 @@ class Reconstruction:
 def reconstruction(
     features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool | None = True
 ) -> Reconstruction | None:
-    """The reconstruction of those of the rows X (m, d) with these numbers (k,), of r components.
-
-    `by_preimages` (k, d) are their pre-images. None if all rows are held out, or do not vary.
-    """
+    """Those of the rows X (m, d) with these numbers (k,), as their pre-images (k, d) and PCA of r components restore
+    them. None if all rows are held out, or do not vary."""
     of_preimages = share_lost(features, X, numbers, by_preimages)
     if of_preimages is None:
         return None
     by_pca = restored_by_pca(features, X, numbers, r)
     of_pca = None if by_pca is None else share_lost(features, X, numbers, by_pca)
-    errors = Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
-    return Reconstruction(errors, numbers, by_preimages, by_pca)
+    lost = Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
+    return Reconstruction(lost, numbers, by_preimages, by_pca)
 
 
 def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
@@ -238,12 +201,8 @@ def judged_on(held_out: int, seen: bool | None) -> str:
 
     Examples
     --------
-    >>> judged_on(512, False)
-    '512 rows that were left out of both'
     >>> judged_on(512, True)
     '512 rows that were left out of PCA, but not of kernel PCA'
-    >>> judged_on(512, None)
-    '512 rows that were left out of PCA; kernel PCA may have seen them'
     """
     return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
 
@@ -263,12 +222,7 @@ def spread(m: int, most: int) -> Array:
     return np.linspace(0, m - 1, min(m, most)).astype(np.intp)
 
 
-def held_out_rows(m: int) -> Array:
-    """Whether each of m rows is held out, (m,): every fourth."""
-    return np.arange(m) % _HELD_OUT == _HELD_OUT - 1
-
-
 def some_held_out(m: int, most: int) -> Array:
-    """The numbers of at most `most` of the rows that `held_out_rows` marks, evenly spaced and ascending."""
-    numbers = np.flatnonzero(held_out_rows(m))
+    """The numbers of at most `most` of the held-out ones of m rows, evenly spaced and ascending."""
+    numbers = np.arange(_HELD_OUT - 1, m, _HELD_OUT)
     return numbers[spread(len(numbers), most)]

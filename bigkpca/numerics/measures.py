@@ -1,8 +1,8 @@
 """Error measures of an approximation of kernel PCA, coherence and leverage.
 
-K (n, n) is the Gram matrix and K^ its approximation. If n is too large for whole matrices, the `sampled_*` measures use
-the blocks of m uniformly sampled rows. Formulas: `docs/numerics.md`, section 12. *The thesis* is the master's thesis on
-random approximations of kernel PCA whose experiments `docs/sources.md` repeats; its section 4.1 defines measures.
+K (n, n) is the Gram matrix and K^ its approximation. Formulas: `docs/numerics.md`, section 12. *The thesis* is the
+master's thesis on random approximations of kernel PCA whose experiments `docs/sources.md` repeats; its section 4.1
+defines measures. `bigkpca.evaluate` estimates errors from sampled rows where n is too large for whole matrices.
 
 Examples
 --------
@@ -23,11 +23,25 @@ import scipy
 
 from bigkpca.errors import Array
 
+__all__ = [
+    "best_error",
+    "coherence",
+    "eigenvalue_difference",
+    "eigenvalue_error",
+    "largest_coherence",
+    "leverage",
+    "matrix_error",
+    "relative_accuracy",
+    "score_error",
+    "subspace_cosine",
+    "vector_agreement",
+]
+
 
 def vector_agreement(U: Array, approximation: Array) -> Array:
     """|u_j'u^_j|, (r,), of columns scaled to unit norm: 1 for equal directions, 0 for orthogonal ones.
 
-    U and `approximation`, both (n, r), are eigenvectors, or scores, in columns of any length.
+    U and `approximation`, both (n, r), are eigenvectors or scores, in columns of any length.
 
     Examples
     --------
@@ -39,18 +53,12 @@ def vector_agreement(U: Array, approximation: Array) -> Array:
 
 
 def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
-    """|lambda_j - lambda^_j|, (r,), of `eigenvalues` (r,) and their `approximation` (r,), in their units.
-
-    Examples
-    --------
-    >>> eigenvalue_difference([3.0, 1.0], [2.5, 1.5])
-    array([0.5, 0.5])
-    """
+    """|lambda_j - lambda^_j|, (r,), of `eigenvalues` (r,) and their `approximation` (r,)."""
     return np.abs(np.asarray(eigenvalues) - np.asarray(approximation))
 
 
 def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
-    """Mean over j of |lambda_j - lambda^_j| / lambda_j of positive `eigenvalues` (r,): a relative error.
+    """Mean over j of |lambda_j - lambda^_j| / lambda_j of positive `eigenvalues` (r,).
 
     Eigenvalues missing from the `approximation` (q,) count as zero; those beyond r are ignored. Source:
     `docs/numerics.md`, section 19.
@@ -68,15 +76,9 @@ def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
 def score_error(Y: Array, approximation: Array) -> float:
     """min_B |Y - Y^ B|_F / |Y|_F: the part of the scores Y that no linear map of the scores Y^ reproduces, in [0, 1].
 
-    Y (m, r) are scores of the reference, `approximation` (m, q) are Y^, scores of the same rows. Components are
-    weighted by their variance, and exchanging two close components changes nothing. So the measure is smooth, while the
-    angle between the spans depends on the gap after the last component. Source: `docs/numerics.md`, section 19.
-
-    Examples
-    --------
-    >>> Y = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> score_error(Y, Y[:, ::-1])
-    0.0
+    Y (m, r) are scores of the reference, `approximation` (m, q) are Y^, scores of the same rows. Exchanging two close
+    components changes nothing, so the measure is smooth, while the angle between the spans depends on the gap after
+    the last component. Source: `docs/numerics.md`, section 19.
     """
     B = np.linalg.lstsq(approximation, Y, rcond=None)[0]
     return float(np.linalg.norm(Y - approximation @ B) / np.linalg.norm(Y))
@@ -87,11 +89,6 @@ def subspace_cosine(U: Array, V: Array) -> float:
 
     1 for equal spans, 0 if a direction of one is orthogonal to the other. Source: Björck and Golub (1973), *Math.
     Comp.* 27; `docs/numerics.md`, section 19.
-
-    Examples
-    --------
-    >>> round(subspace_cosine(np.array([[1.0], [0.0]]), np.array([[3.0], [4.0]])), 12)
-    0.6
     """
     return float(scipy.linalg.svdvals(np.linalg.qr(U)[0].T @ np.linalg.qr(V)[0])[-1])
 
@@ -114,11 +111,6 @@ def coherence(leverages: Array, r: int) -> float:
     """gamma = (n / r) max_i leverage_i for r components and the `leverages` (n,) of all rows, between 1 and n / r.
 
     Uniform landmarks work well if it is below about 10. Source: Mohri and Talwalkar (2011), *AISTATS*.
-
-    Examples
-    --------
-    >>> coherence(np.array([1.0, 0.0, 0.0, 0.0]), 1)
-    4.0
     """
     return float(len(leverages) / r * np.max(leverages))
 
@@ -127,11 +119,6 @@ def largest_coherence(U: Array) -> float:
     """mu = √n max_ij |U_ij| of orthonormal columns U (n, r), e.g. unit eigenvectors, between 1 and √n.
 
     Source: Talwalkar and Rostamizadeh (2010), *UAI*.
-
-    Examples
-    --------
-    >>> largest_coherence(np.eye(4)[:, :1])
-    2.0
     """
     return float(np.sqrt(len(U)) * np.abs(U).max())
 
@@ -153,11 +140,6 @@ def matrix_error(K: Array, approximation: Array, rank: int) -> float:
 def relative_accuracy(K: Array, approximation: Array, rank: int) -> float:
     """|K - K_k|_F / |K - K^|_F: at most 1 for K^ of rank k, and 1 for the best one, K_k; arguments as for
     `matrix_error`.
-
-    Examples
-    --------
-    >>> relative_accuracy(np.diag([3.0, 2.0, 1.0]), np.diag([3.0, 0.0, 0.0]), 1)
-    1.0
     """
     return best_error(K, rank) / float(np.linalg.norm(K - approximation))
 
@@ -166,77 +148,6 @@ def best_error(K: Array, rank: int) -> float:
     """|K - K_k|_F = √Σ_{j > k} lambda_j², eigenvalues of the symmetric K (n, n) by falling absolute value, k = `rank`.
 
     Source: Eckart and Young (1936), *Psychometrika* 1.
-
-    Examples
-    --------
-    >>> best_error(np.diag([5.0, 4.0, 3.0]), 1)
-    5.0
     """
     values = np.sort(np.abs(np.linalg.eigvalsh(K)))[::-1]
     return float(np.linalg.norm(values[rank:]))
-
-
-def sampled_norm(A: Array, n: int) -> float:
-    """An estimate of |.|_F of a symmetric (n, n) matrix from its block A (m, m) at m rows sampled uniformly.
-
-    |.|_F² ≈ (n / m) Σ a_ii² + n (n - 1) / (m (m - 1)) Σ_{i≠j} a_ij², which is unbiased.
-
-    Examples
-    --------
-    >>> round(sampled_norm(np.array([[3.0, 4.0], [4.0, 3.0]]), 2) ** 2, 12)
-    50.0
-    """
-    m = len(A)
-    diagonal = float(np.sum(np.diag(A) ** 2))
-    rest = float(np.sum(A**2)) - diagonal
-    return float(np.sqrt(n / m * diagonal + (n * (n - 1) / (m * (m - 1)) * rest if m > 1 else 0.0)))
-
-
-def sampled_matrix_error(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
-    """`matrix_error` from blocks at m rows sampled uniformly, with |K - K_k|² = |K|² - Σ lambda_j², not below zero.
-
-    K and `approximation` are the blocks (m, m) of K and K^, `eigenvalues` (k,) the leading ones of the whole K (n, n).
-    The estimate may be negative.
-
-    Examples
-    --------
-    >>> K = np.diag([3.0, 2.0])
-    >>> abs(sampled_matrix_error(K, np.diag([3.0, 0.0]), [3.0], 2)) < 1e-12
-    True
-    """
-    return sampled_norm(K - approximation, n) - _sampled_best(K, eigenvalues, n)
-
-
-def sampled_relative_accuracy(K: Array, approximation: Array, eigenvalues: Array, n: int) -> float:
-    """`relative_accuracy` from blocks at m rows sampled uniformly, like `sampled_matrix_error`; it may exceed 1.
-
-    Examples
-    --------
-    >>> K = np.diag([3.0, 2.0])
-    >>> round(sampled_relative_accuracy(K, np.diag([3.0, 0.0]), [3.0], 2), 12)
-    1.0
-    """
-    return _sampled_best(K, eigenvalues, n) / sampled_norm(K - approximation, n)
-
-
-def _sampled_best(K: Array, eigenvalues: Array, n: int) -> float:
-    """|K - K_k|_F from the block K (m, m) at sampled rows and the leading eigenvalues (k,) of the whole matrix."""
-    return float(np.sqrt(max(sampled_norm(K, n) ** 2 - float(np.sum(np.asarray(eigenvalues) ** 2)), 0.0)))
-
-
-__all__ = [
-    "best_error",
-    "coherence",
-    "eigenvalue_difference",
-    "eigenvalue_error",
-    "largest_coherence",
-    "leverage",
-    "matrix_error",
-    "relative_accuracy",
-    "sampled_matrix_error",
-    "sampled_norm",
-    "sampled_relative_accuracy",
-    "score_error",
-    "subspace_cosine",
-    "vector_agreement",
-]

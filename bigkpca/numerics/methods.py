@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, get_args
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Components, Solution
-from bigkpca.numerics.features import Coupling, FeatureMap, KernelRows, check_sketchable
+from bigkpca.numerics.features import Coupling, KernelRows
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.moments import Moments
@@ -31,20 +31,8 @@ from bigkpca.numerics.span import Span, span_of
 class Method(ABC):
     """The solver for a feature map, from the moments of features to components and eigenvalues.
 
-    Attributes
-    ----------
-    name : str
-        The name of the method in options and files.
-    landmarks : bool
-        Whether features are kernels with landmarks; otherwise they are random.
-    exact : bool
-        Whether every row is a landmark.
-    principal : bool
-        Whether features are those of principal axes, which need one more pass.
-    uniform : bool
-        Whether the formulas are valid only for uniformly drawn landmarks.
-    pairs : bool
-        Whether features are pairs of a sine and a cosine.
+    `name` is the name in options and files. `landmarks` is True if features are kernels with landmarks, and not random;
+    `exact` if every row is a landmark; `principal` if features are those of principal axes, which need one more pass.
     """
 
     name: ClassVar[str]
@@ -54,10 +42,12 @@ class Method(ABC):
 
     @property
     def uniform(self) -> bool:
+        """Whether the formulas are valid only for uniformly drawn landmarks."""
         return False
 
     @property
     def pairs(self) -> bool:
+        """Whether features are pairs of a sine and a cosine."""
         return False
 
     @abstractmethod
@@ -74,37 +64,13 @@ class Method(ABC):
 
     @abstractmethod
     def solve(
-        self,
-        moments: Moments,
-        features: Any,
-        components: Components,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
     ) -> Solution:
-        """Compute mean, components and eigenvalues.
+        """Mean, components and eigenvalues, float64, from the moments of the features of all rows.
 
-        Raises DataError if no direction varies.
-
-        Parameters
-        ----------
-        moments : Moments
-            Moments of the features of all rows.
-        features : FeatureMap
-            The feature map.
-        components : int, float or None
-            A number of components, a share of the variance in (0, 1), or None for the numerical rank.
-        center : bool
-            Whether kernel PCA is centred in feature space.
-        tolerance : float
-            Rank tolerance, relative to the largest eigenvalue.
-        span : Span, optional
-            The span of the landmarks, if it was already computed.
-
-        Returns
-        -------
-        Solution
-            All float64.
+        `components` is a number, a share of the variance in (0, 1), or None for the numerical rank; `tolerance` is that
+        of ranks, relative to the largest eigenvalue; `span` is that of the landmarks, if it is known. Raises
+        DataError if no direction varies.
         """
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
@@ -121,26 +87,19 @@ class OfLandmarks(Method):
         return size * columns * itemsize
 
     def solve(
-        self,
-        moments: Moments,
-        features: KernelRows,
-        components: Components,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
     ) -> Solution:
         span = span or span_of(features.gram(), moments, tolerance, positive=features.kernel.positive)
         return self.of_span(span, components, center, tolerance)
 
     def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
-        """The solution from the span of the landmarks."""
         raise NotImplementedError
 
 
-def check_choice(method: object, key: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise SpecError unless `value` is a known choice for the option `key`."""
-    if value not in known:
-        raise unknown_name(f"{key} of {type(method).__name__}", str(value), known)
+def _check_choice(method: object, key: str, known: tuple[str, ...]) -> None:
+    """Raise SpecError unless the option `key` is one of the known choices."""
+    if getattr(method, key) not in known:
+        raise unknown_name(f"{key} of {type(method).__name__}", str(getattr(method, key)), known)
 
 
 Form = Literal["orthogonal", "iid", "phase"]
@@ -153,7 +112,7 @@ class Trigonometric(Method):
     form: Form
 
     def __post_init__(self) -> None:
-        check_choice(self, "form", self.form, get_args(Form))
+        _check_choice(self, "form", get_args(Form))
 
     @property
     def pairs(self) -> bool:
@@ -167,24 +126,16 @@ class Trigonometric(Method):
 
     @property
     def coupling(self) -> Coupling:
-        """How frequencies are drawn."""
         return "iid" if self.form == "phase" else self.form
 
     def check_pairs(self, size: int | None) -> None:
-        """Raise SpecError if features come in pairs and their number is odd."""
         if self.pairs and size is not None and size % 2:
             raise SpecError(
                 f"size={size}: sines and cosines come in pairs, so the number of random features must be even"
             )
 
     def solve(
-        self,
-        moments: Moments,
-        features: FeatureMap,
-        components: Components,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
     ) -> Solution:
         unexplained = features.unexplained(moments.squares, moments.weight)
         return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
@@ -198,11 +149,6 @@ class ColumnSampling(OfLandmarks):
 
     Makes one pass over the data: n l (d + l) + l³ operations. Source: Talwalkar, Kumar, Mohri and Rowley (2013), *J.
     Mach. Learn. Res.* 14; `docs/numerics.md`, section 8.
-
-    Examples
-    --------
-    >>> ColumnSampling().uniform
-    True
     """
 
     name: ClassVar[str] = "columns"
@@ -223,24 +169,13 @@ class Exact(OfLandmarks):
     The matrix is held in memory for up to 8192 rows. For more rows, components come from products with K, formed tile
     by tile, n² d operations each, until residuals are below the tolerance of the fit. Source: Schölkopf, Smola and
     Müller (1998), *Neural Comput.* 10; `docs/numerics.md`, sections 6 and 16.
-
-    Examples
-    --------
-    >>> Exact().landmarks
-    True
     """
 
     name: ClassVar[str] = "exact"
     exact: ClassVar[bool] = True
 
     def solve(
-        self,
-        moments: Moments | None,
-        features: KernelRows,
-        components: Components,
-        center: bool,
-        tolerance: float,
-        span: Span | None = None,
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
     ) -> Solution:
         K, positive = features.gram(), features.kernel.positive
         return solvers.gram(K, components, center=center, tolerance=tolerance, positive=positive)
@@ -265,11 +200,6 @@ class Nystroem(OfLandmarks):
         "thesis": components of W extended to all rows, not orthogonalised; for replication.
     rank : int, optional
         With form="thesis": truncate W to this rank first.
-
-    Examples
-    --------
-    >>> Nystroem(form="thesis", rank=60)
-    Nystroem(form='thesis', rank=60)
     """
 
     name: ClassVar[str] = "nystroem"
@@ -277,7 +207,7 @@ class Nystroem(OfLandmarks):
     rank: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self, "form", self.form, ("orthogonal", "thesis"))
+        _check_choice(self, "form", ("orthogonal", "thesis"))
         if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
             raise SpecError(f"{self}: rank must be positive, and only form='thesis' has it; components limit the other")
 
@@ -312,11 +242,6 @@ class PrincipalFeatures(Trigonometric):
         estimate of that factor from 101 rows. "none": k(x, y) stays too large.
     form : {"orthogonal", "iid", "phase"}
         As for `RandomFeatures`.
-
-    Examples
-    --------
-    >>> PrincipalFeatures(correction="alpha")
-    PrincipalFeatures(correction='alpha', form='orthogonal')
     """
 
     name: ClassVar[str] = "rff-pca"
@@ -325,7 +250,7 @@ class PrincipalFeatures(Trigonometric):
     form: Form = "orthogonal"
 
     def __post_init__(self) -> None:
-        check_choice(self, "correction", self.correction, get_args(Correction))
+        _check_choice(self, "correction", get_args(Correction))
         super().__post_init__()
 
     def check(self, kernel: Kernel, size: int | None) -> None:
@@ -352,11 +277,6 @@ class RandomFeatures(Trigonometric):
     form : {"orthogonal", "iid", "phase"}
         "orthogonal": orthogonal frequencies, in pairs of a sine and a cosine. "iid": independent frequencies, in pairs.
         "phase": single cosines √2 cos(w'x + b) with independent w. A tensor sketch has no form.
-
-    Examples
-    --------
-    >>> RandomFeatures(form="phase").pairs
-    False
     """
 
     name: ClassVar[str] = "rff"
@@ -366,7 +286,11 @@ class RandomFeatures(Trigonometric):
         if isinstance(kernel, Polynomial):
             if self != RandomFeatures():
                 raise SpecError(f"{self}: a polynomial kernel has a tensor sketch, which has no form; omit form")
-            check_sketchable(kernel)
+            if kernel.degree < 2:
+                raise SpecError(
+                    "a tensor sketch needs a polynomial kernel of degree 2 or more: for degree 1, use "
+                    "method='nystroem' or the linear kernel"
+                )
         elif not kernel.spectral:
             raise no_spectrum(kernel)
         else:

@@ -8,8 +8,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypedDict
 
-import numpy as np
-
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.array_api import on_host
@@ -36,40 +34,32 @@ from bigkpca.numerics.preimages import (
 
 
 class Provenance(TypedDict, total=False):
-    """The origin of a model, JSON-ready; unknown entries are missing.
+    """The origin of a model, JSON-ready; unknown entries are missing."""
 
-    `spec` contains the fields of the `FitSpec`; `identity` is the fingerprint of the rows (path, shape, dtype, stamp,
-    and `weights` if they have any), and `content` the digest of the data that was read; `added` are fingerprints of
-    added rows, with their digests; `column_names` are those of a frame or dataset, and `one_hot` the name, start and
-    stop of the columns of 0 and 1 that a column of categories became; `choices` are the values of options that were
-    left open, with reasons; `products` counts products with the Gram matrix; `like` is the digest of the model whose
-    features this one has. `devices` names those that computed, if one was not the processor ("cpu").
-    """
-
-    spec: dict[str, Any]
-    identity: dict[str, Any]
-    content: str
+    spec: dict[str, Any]  # fields of the `FitSpec`
+    identity: dict[str, Any]  # fingerprint of the rows: path, shape, dtype, stamp, and `weights` if they have any
+    content: str  # digest of the data that was read
     column_names: list[str]
-    one_hot: list[list[Any]]
-    choices: list[dict[str, Any]]
-    products: int
-    added: list[dict[str, Any]]
-    like: str
-    devices: list[str]
+    one_hot: list[list[Any]]  # name, start and stop of the columns of 0 and 1 of each column of categories
+    choices: list[dict[str, Any]]  # values of options that were left open, with reasons
+    products: int  # with the Gram matrix
+    added: list[dict[str, Any]]  # fingerprints of added rows, with their digests
+    like: str  # digest of the model whose features this one has
+    devices: list[str]  # that computed, if one was not the processor ("cpu")
 
 
 @dataclass(frozen=True, repr=False)
 class Model(ShowsSummary):
     """A fitted model: scores(x) = (v(x) - mean) @ components, where v is the feature map.
 
-    Parameters
+    Attributes
     ----------
     features : FeatureMap
         The feature map v.
     solution : Solution
         Mean, components and eigenvalues.
     sums : ShiftedSums or None
-        Kept so that rows and models can be added; None for exact models and those of the randomized solver.
+        Of all rows, so that rows and models can be added; None for exact models and those of the randomized solver.
     certificate : Certificate
         Bounds and estimates of the error.
     provenance : Provenance
@@ -77,9 +67,9 @@ class Model(ShowsSummary):
     decoder : Decoder or None
         Maps scores back to rows; None if the kernel does not allow the default method.
     drawn : DrawnRows or None
-        The rows that bounds with 95 % confidence and estimates come from, kept for when rows are added.
+        The rows from which the certificate comes.
     calibration : Calibration or None
-        Rows that took no part in the fit, by which other rows are judged; None if none were set aside.
+        Rows that took no part in the fit, by which other rows are judged.
     """
 
     features: FeatureMap
@@ -117,9 +107,9 @@ class Model(ShowsSummary):
             "rows": f"{rows:,}{weight}" if known else "not counted",
             "columns": f"{self.columns:,}",
             "explained": f"{self.solution.explained_variance_ratio.sum():.2%} of the variance",
+            "trust": counted(self.certificate.trust),
+            "pre-image": self.decoder.name if self.decoder else "none",
         }
-        facts["trust"] = counted(self.certificate.trust)
-        facts["pre-image"] = self.decoder.name if self.decoder else "none"
         columns: dict[str, Any] = {
             "eigenvalue": self.solution.eigenvalues,
             "share of variance": self.solution.explained_variance_ratio,
@@ -129,8 +119,8 @@ class Model(ShowsSummary):
 
     @cached_property
     def captured(self) -> Captured | None:
-        """The share of the columns that the scores explain, beside linear PCA, from the calibration rows; None without
-        these, if they are too few, and for kernels that do not compare quantities."""
+        """The share of the columns that the scores explain, beside linear PCA, from the calibration rows; None as for
+        `linear_pca.captured`, and without these rows."""
         held = self.calibration
         if held is None:
             return None
@@ -166,10 +156,8 @@ class Model(ShowsSummary):
 
     @property
     def variables(self) -> dict[str, slice]:
-        """The columns of each variable of the fitted rows: a named column, or all those of a column of categories.
-
-        Of columns with the same name, later ones are called by number and name. Empty if columns have no names.
-        """
+        """The columns of each variable of the fitted rows: a named column, or all those of a column of categories. Of
+        columns with the same name, later ones are called by number and name. Empty if columns have no names."""
         found: dict[str, slice] = {}
         blocks = {start: (name, stop) for name, start, stop in self.one_hot}
         names, at = self.names or (), 0
@@ -197,15 +185,15 @@ class Model(ShowsSummary):
         return map(self.projecting(most_rows, precision), X_tiles)
 
     def projecting(self, most_rows: int, precision: Any = None) -> Callable[[Array], Array]:
-        """Prepare `project` for tiles of at most `most_rows` rows; the returned function owns its work space."""
+        """`project` for one tile, as a function that owns its work space."""
         evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
         return lambda X: on_host(project(evaluate(X)[0], overwrite=True))
 
     def scoring(
         self, most_rows: int, given: Expansion, precision: Any = None
     ) -> Callable[[Array], tuple[Array, Array]]:
-        """Prepare `scores_and_residuals` for tiles of at most `most_rows` rows; the returned function owns its work
-        space."""
+        """The results of `project` and `residuals` for one tile, from features that are computed once, as a function
+        that owns its work space."""
         evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
 
         def score(X: Array) -> tuple[Array, Array]:
@@ -231,9 +219,9 @@ class Model(ShowsSummary):
 
     def leading(self, r: int) -> Model:
         """The model of only the r leading components, without pre-image and calibration."""
-        s = self.solution
-        fewer = replace(s, components=s.components[:, :r], eigenvalues=s.eigenvalues[:r])
-        return replace(self, solution=fewer, certificate=Certificate.of(r), decoder=None, calibration=None)
+        return replace(
+            self, solution=self.solution.first(r), certificate=Certificate.of(r), decoder=None, calibration=None
+        )
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""
@@ -251,20 +239,11 @@ class Model(ShowsSummary):
             raise SpecError("this model has no pre-images: fit it again with preimage='ridge' or 'denoising'")
 
     def reconstructing(self, most_rows: int) -> Decode:
-        """Prepare pre-images for tiles of at most `most_rows` rows, in the units of the data.
-
-        The returned function maps scores (b, r), and rows (b, d) to start from or None, to Preimages. Raises SpecError
-        if the model has no decoder.
-        """
+        """A function of scores (b, r), b <= most_rows, and rows (b, d) to start from or None, that returns Preimages in
+        the units of the data. Raises SpecError if the model has no decoder."""
         self.check_preimages()
         assert self.decoder is not None
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
-
-    def residual(self, X: Array) -> Array:
-        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit."""
-        step, given = 1024, self.expansion()
-        tiles = (X[start : start + step] for start in range(0, len(X), step))
-        return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
 
     def check_residuals(self) -> None:
         """Raise SpecError if k(x, x) of a row is not known."""
@@ -282,19 +261,10 @@ class Model(ShowsSummary):
 
     def expansion(self) -> Expansion:
         """The expansion that `residuals` needs: that of the decoder, if it has one, otherwise from a decomposition of
-        W.
-
-        Raises SpecError like `check_residuals`.
-        """
+        W. Raises SpecError like `check_residuals`."""
         self.check_residuals()
         known = None if self.decoder is None else self.decoder.expansion(self.solution)
         return expansion(self.fitted) if known is None else known
-
-    def scores_and_residuals(
-        self, X_tiles: Iterable[Array], most_rows: int, given: Expansion, precision: Any = None
-    ) -> Iterator[tuple[Array, Array]]:
-        """The results of `project` and `residuals` for each tile, from features that are computed once."""
-        return map(self.scoring(most_rows, given, precision), X_tiles)
 
     def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
         """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""

@@ -1,7 +1,6 @@
 """Moments of feature rows and of columns: count, mean, scatter and trace, which one pass adds up.
 
-Symmetric sums of products V'V are stored as strips of columns down to the diagonal: for large ones, about half the
-bytes of the square, in memory, in checkpoints and between processes.
+Symmetric sums of products V'V are stored as strips of columns down to the diagonal: about half the bytes of the square.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -114,17 +113,13 @@ def square_of(sums: Array, D: int) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of n feature rows v_i in R^D with weights w_i, all in float64.
+    """Moments of n feature rows v_i in R^D with weights w_i, which are 1 by default, all in float64."""
 
-    count is n, the number of rows with a positive weight; weight is Σ w_i, which is n without weights. mean (D,) is Σ
-    w_i v_i / weight; scatter (D, D) is Σ w_i (v_i - mean)(v_i - mean)'; trace is Σ w_i k(x_i, x_i).
-    """
-
-    count: int
-    weight: float
-    mean: Array  # (D,)
-    scatter: Array  # (D, D)
-    trace: float
+    count: int  # of rows with a positive weight
+    weight: float  # Σ w_i
+    mean: Array  # Σ w_i v_i / weight, (D,)
+    scatter: Array  # Σ w_i (v_i - mean)(v_i - mean)', (D, D)
+    trace: float  # Σ w_i k(x_i, x_i)
 
     __repr__ = brief
 
@@ -139,25 +134,8 @@ class Moments:
         for piece in row_pieces(len(delta)):
             np.add(self.scatter[piece], other.scatter[piece], out=scatter[piece])
             scatter[piece] += np.outer(weighted[piece], delta)
-        return Moments(
-            self.count + other.count,
-            weight,
-            self.mean + delta * (other.weight / weight),
-            scatter,
-            self.trace + other.trace,
-        )
-
-    def __sub__(self, some: Moments) -> Moments:
-        """Moments of these rows without some of them, but not all: a + b - b equals a, up to rounding."""
-        weight = self.weight - some.weight
-        mean = self.mean + (self.mean - some.mean) * (some.weight / weight)
-        delta = some.mean - mean
-        weighted = delta * (some.weight * weight / self.weight)
-        scatter = np.empty_like(self.scatter)
-        for piece in row_pieces(len(delta)):
-            np.subtract(self.scatter[piece], some.scatter[piece], out=scatter[piece])
-            scatter[piece] -= np.outer(weighted[piece], delta)
-        return Moments(self.count - some.count, weight, mean, scatter, self.trace - some.trace)
+        mean = self.mean + delta * (other.weight / weight)
+        return Moments(self.count + other.count, weight, mean, scatter, self.trace + other.trace)
 
     def part(self, numbers: Array | slice) -> Moments:
         """Moments of only the features with these numbers."""
@@ -239,30 +217,18 @@ class Rounding:
 @dataclass(frozen=True)
 class ShiftedSums:
     """Sums of n feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass
-    add up.
-
-    total = Σ w_i (v_i - c), products = Σ w_i (v_i - c)(v_i - c)', packed; weight = Σ w_i; trace = Σ w_i k(x_i, x_i);
-    count is the number of rows with a positive weight. errors and coarse (D,) bound the rounding of values and of sums,
-    see `precision`.
-    """
+    add up; count, weight and trace as in `Moments`."""
 
     about: Array  # c (D,)
     count: int
     weight: float
-    total: Array  # (D,)
-    products: Array  # see `packed`
+    total: Array  # Σ w_i (v_i - c), (D,)
+    products: Array  # Σ w_i (v_i - c)(v_i - c)', as strips
     trace: float
-    errors: Array  # (D,)
-    coarse: Array  # (D,)
+    errors: Array  # (D,): with coarse (D,), bounds of the rounding of values and of sums, see `precision`
+    coarse: Array
 
     __repr__ = brief
-
-    @classmethod
-    def of(cls, moments: Moments) -> Self:
-        """Sums about the mean with these moments, of whose rounding nothing is known."""
-        D, m = len(moments.mean), moments
-        zeros = np.zeros(D)
-        return cls(m.mean, m.count, m.weight, zeros, of_square(m.scatter), m.trace, zeros, zeros)
 
     def __add__(self, other: ShiftedSums) -> ShiftedSums:
         """Sums of both sets of rows together: about the same vector or, if those differ, about their mean."""
@@ -271,16 +237,9 @@ class ShiftedSums:
             about, total, products = joined.mean, np.zeros(len(self.total)), of_square(joined.scatter)
         else:
             about, total, products = self.about, self.total + other.total, self.products + other.products
-        return ShiftedSums(
-            about,
-            self.count + other.count,
-            self.weight + other.weight,
-            total,
-            products,
-            self.trace + other.trace,
-            self.errors + other.errors,
-            self.coarse + other.coarse,
-        )
+        names = ("count", "weight", "trace", "errors", "coarse")
+        added: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return ShiftedSums(about=about, total=total, products=products, **added)
 
     @property
     def moments(self) -> Moments:
@@ -334,8 +293,8 @@ def weighted_tiles(
 def shifted_sums(
     tiles: Iterable[tuple[Array, Array]], shift: Array, rounding: Rounding, weights: Iterable[Array] | None = None
 ) -> ShiftedSums:
-    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of the rows
-    of each, which are 1 by default, and their `rounding`. Tiles are overwritten.
+    """Sums of the rows of one block, one tile (V (b, D), k(x_i, x_i) (b,)) at a time, with the weights (b,) of its rows
+    and their `rounding`. Tiles are overwritten.
 
     `shift` (D,) is a fixed vector near the mean of all rows. For wide kernels every entry of V is close to 1, and V'V
     in float32 loses the whole spectrum, while (V - shift)'(V - shift), added up in float64, keeps it to 1e-6. A tile

@@ -33,11 +33,8 @@ _READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false"
 
 
 def check_plain(kind: Any, values: Mapping[str, Any], what: str) -> None:
-    """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and of the right
-    types.
-
-    Only numbers, strings and booleans are checked.
-    """
+    """Raise SpecError unless `values`, from a file, can be fields of a dataclass: known, complete, and, for numbers,
+    strings and booleans, of the right types."""
     known = {field.name: field for field in fields(kind) if field.init}
     for name, value in values.items():
         if name not in known:
@@ -61,18 +58,8 @@ def name_in(values: Any, what: str) -> str:
 class Registry(Mapping[str, type[T]], Generic[T]):
     """Dataclasses by their attribute `name`, in the order in which users see them.
 
-    Parameters
-    ----------
-    what : str
-        The word for a kind in messages, e.g. "kernel".
-    kinds : collection of classes
-        The dataclasses.
-    aliases : mapping, optional
-        Other names. Names are not case-sensitive, and "_" is read as "-".
-    also_known : collection of str, optional
-        Further names for messages to list.
-    needs : collection of str, optional
-        Attributes that every kind must have; TypeError if one lacks them.
+    `what` is the word for a kind in messages, e.g. "kernel"; `aliases` are other names; messages list the names in
+    `also_known`, too. Names are not case-sensitive, and "_" is read as "-".
     """
 
     def __init__(
@@ -81,12 +68,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         kinds: Collection[Any],
         aliases: Mapping[str, str] | None = None,
         also_known: Collection[str] = (),
-        needs: Collection[str] = (),
     ) -> None:
         self._what, self._aliases, self._also_known = what, aliases or {}, tuple(also_known)
-        for kind in kinds:
-            if lacks := [name for name in needs if not hasattr(kind, name)]:
-                raise TypeError(f"the {what} {kind.name!r} lacks {', '.join(lacks)}")
         self._kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
 
     def __getitem__(self, name: str) -> type[T]:
@@ -116,11 +99,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self.kind(name)()
 
     def typed(self, text: str) -> T:
-        """The value for a name with options, "name" or "name:key=value,key=value", as a user types it.
-
-        Raises SpecError if the name or an option is unknown, suggesting the nearest known one, or if a value is not
-        valid.
-        """
+        """The value for a name with options, "name" or "name:key=value,key=value", as a user types it. Raises SpecError
+        if the name or an option is unknown, suggesting the nearest known one, or if a value is not valid."""
         kind: Any
         kind, found = self.read(text)
         lacking = [each.name for each in fields(kind) if each.default is MISSING and each.name not in found]

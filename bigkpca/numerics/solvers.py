@@ -45,12 +45,9 @@ _SUMMED = 128  # products that are added up in their dtype
 
 @dataclass(frozen=True)
 class Action:
-    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed `shift`, all in
-    float64:
-
-    total = Σ w_i (v_i - shift), products = Σ w_i (v_i - shift)(v_i - shift)'Q, trace = Σ w_i k(x_i, x_i),
-    squares = Σ w_i |v_i - shift|²; count and weight as in `Moments`.
-    """
+    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed `shift`, in float64:
+    total = Σ w_i (v_i - shift), products = Σ w_i (v_i - shift)(v_i - shift)'Q, trace = Σ w_i k(x_i, x_i), squares =
+    Σ w_i |v_i - shift|²; count and weight as in `Moments`."""
 
     count: int
     weight: float
@@ -111,11 +108,9 @@ def block_action(
 
 @dataclass(frozen=True)
 class Ritz:
-    """Approximate leading eigenpairs of A.
-
-    values (r,), descending; vectors (D, r), orthonormal; residuals (r,), |A u - value u| / value; products: their
-    number; lowest: the lowest Ritz value so far, an upper bound of the lowest eigenvalue of A.
-    """
+    """Approximate leading eigenpairs of A: values (r,), descending; vectors (D, r), orthonormal; residuals (r,),
+    |A u - value u| / value; the number of products; and the lowest Ritz value so far, an upper bound of the lowest
+    eigenvalue of A."""
 
     values: Array
     vectors: Array
@@ -205,13 +200,7 @@ def rayleigh_ritz(basis: Array, images: Array, count: int, products: int = 0) ->
 _TILE_ROWS = 512
 
 
-def nystroem(
-    span: Span,
-    components: Components,
-    *,
-    center: bool,
-    tolerance: float,
-) -> Solution:
+def nystroem(span: Span, components: Components, *, center: bool, tolerance: float) -> Solution:
     """Orthogonalised Nyström: exact PCA in the span of the landmarks in feature space.
 
         P'W P = I,  P' scatter P = V Λ V',  components = P V,  eigenvalues = Λ.
@@ -219,16 +208,14 @@ def nystroem(
     These are the eigenpairs of H C W⁺ C' H with C = k(X, S), computed without vectors of length n; Λ_j <= λ_j for
     positive semidefinite kernels. The total variance is Σ k(x_i, x_i) - n m' W⁺ m >= tr(Kc), m = mean of v.
 
-    P is the basis of `span`. If W has negative eigenvalues, P'W P = J with entries ±1, and with Z = H C P and R =
-    (Z'Z)^(1/2) = (P' scatter P)^(1/2),
+    P is the basis of `span`, and `components` are as in `Method.solve`. If W has negative eigenvalues, P'W P = J with
+    entries ±1, and with Z = H C P and R = (Z'Z)^(1/2) = (P' scatter P)^(1/2),
 
         R J R = B Λ B',  components = P R^(-1) B Λ^(1/2)
 
     for the positive Λ, since H C W⁺ C' H = Z J Z' has the eigenvectors Z R^(-1) B. With every row a landmark this is
     the positive part of H K H; without the negative part of W it would be that of H K₊ H.
-
-    `components` is a number, a share of the total variance in (0, 1), or None for the numerical rank. Raises DataError
-    if no direction varies. Source: `docs/numerics.md`, sections 1 and 7.
+    Source: `docs/numerics.md`, sections 1 and 7.
     """
     M, _ = about_the_mean(span.coordinates, center)
     if span.basis.indefinite:
@@ -249,15 +236,9 @@ def nystroem(
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
-def _count(components: Components) -> int | None:
-    """The number of components; None where all eigenvalues decide it."""
-    return components if isinstance(components, int) else None
-
-
 def _leading(M: Array, components: Components) -> tuple[Array, Array]:
     """The eigenpairs of M (m, m): as many as there are components, or all."""
-    count = _count(components)
-    return leading_pairs(M.copy() if count is None else M, count)
+    return leading_pairs(M, components) if isinstance(components, int) else leading_pairs(M.copy(), None)
 
 
 def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
@@ -268,10 +249,8 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
 
 
 def nystroem_map(W: Array, tolerance: float, *, positive: bool, rank: int | None = None) -> Array:
-    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W; otherwise for its positive part.
-
-    With a `rank`, for W truncated to its `rank` largest eigenvalues.
-    """
+    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W, otherwise for its positive part; for W
+    truncated to its `rank` largest eigenvalues, if that is given."""
     basis = basis_of(W, tolerance, positive=positive and rank is None)
     return basis.P[:, basis.signs > 0][:, :rank]
 
@@ -298,7 +277,7 @@ def column_sampling(span: Span, components: Components, *, center: bool, toleran
 
     H_l = I - 11'/l; without it and without m when not centred. Eigenvalues are nearly unbiased, not lower bounds.
     Singular values have no signs: if W is indefinite, columns v of V with v'H_l W H_l v < 0 belong to negative
-    eigenvalues and are dropped. Raises DataError if no direction varies. Source: `docs/numerics.md`, section 8.
+    eigenvalues and are dropped. Source: `docs/numerics.md`, section 8.
     """
     n, l, W = span.moments.weight, len(span.basis.W), span.basis.W  # noqa: E741
     second, mean = about_the_mean(span.moments, center)
@@ -352,18 +331,13 @@ def nystroem_thesis(
 
 
 def plain(
-    moments: Moments,
-    components: Components,
-    *,
-    unexplained: float = 0.0,
-    center: bool,
-    tolerance: float,
+    moments: Moments, components: Components, *, unexplained: float = 0.0, center: bool, tolerance: float
 ) -> Solution:
     """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
 
         scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
 
-    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc). Raises DataError if no direction varies.
+    The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc).
     """
     second, mean = about_the_mean(moments, center)
     values, V = _leading(second, components)
@@ -408,13 +382,7 @@ def _product(K: Array, B: Array) -> Array:
 
 
 def gram(
-    K: Array,
-    components: Components,
-    *,
-    center: bool,
-    tolerance: float,
-    positive: bool,
-    noise: float | None = None,
+    K: Array, components: Components, *, center: bool, tolerance: float, positive: bool, noise: float | None = None
 ) -> Solution:
     """Exact kernel PCA from the full Gram matrix K (n, n), float64, exactly symmetric, which is overwritten.
 
@@ -434,7 +402,7 @@ def gram(
         K -= (part - part.mean())[:, None]
         mean += part
     variance = float(np.trace(K))
-    most = _count(components)
+    most = components if isinstance(components, int) else None
     shift = rounding_of_eigenvalues(len(K), 0.0, entry, 0.0) if noise is None else noise
     values, U = leading_pairs(K, most)
     every = values if most is None or positive else values_if_negative(K, shift)

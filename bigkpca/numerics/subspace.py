@@ -33,8 +33,8 @@ _PARTS, _TILE_ROWS = 2, 1024  # of sums over sampled rows, and at a time
 
 
 def rate(kernel: Kernel, X: Array) -> float:
-    """g: how much k(x, y) grows with the inner product of what is orthogonal to the rest of both rows, for rows X (m,
-    d): k'(0) for kernels of |x - y|² / -2, and f'(|x|²) for kernels f(<x, y>)."""
+    """g: how much k(x, y) grows with the inner product of what is orthogonal to the rest of both rows X (m, d): k'(0)
+    for kernels of |x - y|² / -2, and f'(|x|²) for kernels f(<x, y>)."""
     size = float(np.mean(np.einsum("ij,ij->i", X, X, dtype=np.float64)))
     step = 1e-3 * np.sqrt(size)
     ends = np.array([[np.sqrt(size), step], [np.sqrt(size), -step]])

@@ -81,13 +81,6 @@ def test_measures_are_at_least_what_all_landmarks_leave(kernel, dtype):
     assert_array_equal(Measure.of_rows()(kernel(X, S), -kernel.diagonal(X)), kernel.diagonal(X))
 
 
-def test_directions_beyond_rounding_are_not_used():
-    W = Gaussian(1.0).gram(0.3 * rows(2, 400))
-    order = basis_of(W, 1e-12, positive=True).order
-    single, double = (Measure.of_landmarks(W, order, np.dtype(dtype)) for dtype in (np.float32, np.float64))
-    assert 10 < len(single.numbers) < len(double.numbers)
-
-
 def test_rows_are_drawn_as_often_as_stated(X, features, measure):
     r = measure(features.kernel(X, features.landmarks), features.kernel.diagonal(X))
     most, count = 50, 400
@@ -121,26 +114,18 @@ def test_samples_of_parts_are_the_sample_of_the_whole(X, features, measure):
     assert_array_equal(reduce(add, fewer).X, whole.X)
 
 
-@pytest.mark.parametrize("heavy", [False, True])
-def test_the_threshold_makes_the_wanted_number_of_rows(heavy):
-    rng = np.random.default_rng(0)
-    r = rng.pareto(0.7, 500) if heavy else rng.uniform(0.5, 1, 500)
-    for most in (1, 20, 400):
-        t = threshold_of(rng.permutation(r), r.sum(), most)
-        assert_allclose(np.minimum(1, r / t).sum(), most)
-        assert_allclose(threshold_of(np.append(r[r >= t], 0.9 * t), r.sum(), most), t)  # which are enough
-    assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
-
-
 @pytest.mark.parametrize("tail", [0.5, 1.5, 50.0])
-def test_a_few_rows_say_what_the_threshold_is_at_least(tail):
+def test_the_threshold_makes_the_wanted_number_of_rows_and_a_few_say_what_it_is_at_least(tail):
     rng = np.random.default_rng(0)
     r = rng.pareto(tail, 20_000)
     exact = threshold_of(r, r.sum(), 300)
+    assert_allclose(np.minimum(1, r / exact).sum(), 300)
+    assert_allclose(threshold_of(np.append(r[r >= exact], 0.9 * exact), r.sum(), 300), exact)  # which are enough
     found = np.array([least_threshold(rng.choice(r, 512), np.full(512, len(r) / 512), 300) for _ in range(200)])
     assert (found > exact).mean() < 0.02
     assert np.median(found) > (0.05 if tail < 1 else 0.5) * exact
     assert least_threshold(np.full(10, np.nan), np.full(10, 10), 5) == 0
+    assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
 
 
 def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
@@ -154,29 +139,12 @@ def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
     assert_array_equal(reduce(add, parts).X, whole.X)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("most", 0),
-        ("threshold", -1.0),
-        ("total", np.nan),
-        ("count", 3),
-        ("weights", np.zeros(40)),
-        ("uniform", np.full(40, 1.0)),
-    ],
-)
-def test_numbers_that_no_fit_makes_are_refused(name, value, X, features, measure):
+def test_numbers_that_no_fit_makes_are_refused(X, features, measure):
     found = drawn(Draw(measure, 600, 0.0, seed=0), features, X[:40])
-    with pytest.raises(SpecError, match="numbers that no fit makes"):
-        replace(found, **{name: value})
-
-
-def test_equal_values_have_equal_random_numbers(X, features, measure):
-    draw = Draw(measure, 50, 0.0, seed=0)
-    X = np.where(X > 0, X, 0.0)
-    expected = drawn(draw, features, X).uniform
-    for same in (X.astype(">f8"), np.asfortranarray(X), np.where(X == 0, -0.0, X)):
-        assert_array_equal(drawn(draw, features, same).uniform, expected)
+    wrong = {"most": 0, "threshold": -1.0, "total": np.nan, "count": 3, "weights": np.zeros(40), "uniform": np.ones(40)}
+    for name, value in wrong.items():
+        with pytest.raises(SpecError, match="numbers that no fit makes"):
+            replace(found, **{name: value})
 
 
 def test_all_rows_are_drawn_if_they_are_few(X, features, measure):
@@ -187,9 +155,12 @@ def test_all_rows_are_drawn_if_they_are_few(X, features, measure):
     assert len((found + more).X) < 700
 
 
-def test_other_rows_have_other_random_numbers(X, features, measure):
+def test_other_rows_have_other_random_numbers_and_equal_values_have_equal_ones(X, features, measure):
     draw = Draw(measure, 600, 0.0, 0)
+    X = np.where(X > 0, X, 0.0)
     one, other = drawn(draw, features, X), drawn(draw, features, X + 0.1)
+    for same in (X.astype(">f8"), np.asfortranarray(X), np.where(X == 0, -0.0, X)):
+        assert_array_equal(drawn(draw, features, same).uniform, one.uniform)
     assert not np.isin(one.uniform, other.uniform).any()
     assert not np.isin(one.uniform, drawn(replace(draw, seed=1), features, X).uniform).any()
     assert not np.isin(one.uniform, drawn(replace(draw, before=1), features, X).uniform).any()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.errors import SpecError
 from bigkpca.numerics.certificate import accuracy
 from bigkpca.numerics.features import Columns, GivenKernels
 from bigkpca.numerics.linear_pca import (
@@ -15,7 +14,6 @@ from bigkpca.numerics.linear_pca import (
     captured,
     only_followed,
     reconstruction,
-    spread,
 )
 from tests.helpers.memory import traced_peak
 
@@ -39,20 +37,8 @@ def test_pca_is_the_best_linear_reconstruction(shape):
     for r in (1, 5):
         np.testing.assert_allclose(LinearPCA.of(X, r).reconstruct(new), by_svd(X, new, r), atol=1e-9)
     np.testing.assert_allclose(LinearPCA.of(X, 50).reconstruct(X), X, atol=1e-9)  # as many as there are
-
-
-def test_rows_without_variance_have_no_axes():
-    same = np.full((3, 7), 2.0)
-    np.testing.assert_array_equal(LinearPCA.of(same, 2).reconstruct(same + 1), same)
-
-
-def naive(Z, Y):
-    """Mean squared errors of every fourth row: of the mean, the regression on scores, and PCA, fitted to the others."""
-    test = np.array([i % 4 == 3 for i in range(len(Z))])
-    A = np.column_stack([np.ones(len(Y)), Y])
-    B = np.linalg.pinv(A[~test]) @ Z[~test]
-    answers = Z[~test].mean(axis=0), A[test] @ B, by_svd(Z[~test], Z[test], Y.shape[1])
-    return [np.mean((Z[test] - each) ** 2, axis=0) for each in answers]
+    same = np.full(shape, 2.0)  # which has no axes
+    np.testing.assert_array_equal(LinearPCA.of(same, 2).reconstruct(same), same)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -63,7 +49,11 @@ def test_shares_are_those_of_a_regression_and_of_pca_on_held_out_rows(scaled):
     scale = X.std(axis=0) if scaled else None
     found = captured(of_columns(X, scale), X, Y)
     assert (found.rows, found.held_out, found.components) == (153, 50, 2)
-    expected = naive(X / (scale if scaled else 1), Y)
+    Z, test = X / (scale if scaled else 1), np.arange(203) % 4 == 3
+    A = np.column_stack([np.ones(len(Y)), Y])
+    B = np.linalg.pinv(A[~test]) @ Z[~test]
+    answers = Z[~test].mean(axis=0), A[test] @ B, by_svd(Z[~test], Z[test], 2)
+    expected = [np.mean((Z[test] - each) ** 2, axis=0) for each in answers]
     np.testing.assert_allclose([found.variance, found.by_scores, found.by_pca], expected, rtol=1e-9)
     total = found.variance.sum()
     assert found.shares == (
@@ -101,26 +91,10 @@ def test_nothing_is_known_from_few_rows_or_of_rows_that_are_not_vectors_or_overf
     assert captured(replace(features, kernel=kernels.Spectrum(2)), X, Y) is None
     given = GivenKernels(kernels.Precomputed(), np.zeros(3), precision="float64")
     assert captured(given, X, Y) is None
-    for bad in (np.nan, np.inf, 1e150):
-        assert captured(features, np.where(np.arange(40)[:, None] == 7, bad, X), Y) is None
-        assert captured(features, X, np.where(np.arange(40)[:, None] == 7, bad, Y)) is None
+    bad = np.where(np.arange(40)[:, None] == 7, 1e150, X)
+    assert captured(features, bad, Y) is captured(features, X, bad[:, :2]) is None
     assert captured(of_columns(X, dtype=np.float32), X * 1e60, Y) is None
     assert captured(features, np.ones((40, 3)), Y) is None
-
-
-def test_shares_that_no_rows_have_are_refused():
-    found = Captured(8, 8, 1, np.ones(2), np.ones(2), np.ones(2))
-    with pytest.raises(SpecError, match="0 held-out rows that do not vary, or 1 components"):
-        replace(found, held_out=0)
-    with pytest.raises(SpecError, match="8 held-out rows that do not vary, or 1 components"):
-        replace(found, variance=np.zeros(2))
-    with pytest.raises(SpecError, match="negative variances or squared errors of columns"):
-        replace(found, by_pca=np.array([1.0, -1.0]))
-
-
-def test_rows_that_are_taken_are_evenly_spread():
-    np.testing.assert_array_equal(spread(5, 9), np.arange(5))
-    np.testing.assert_array_equal(spread(9, 3), [0, 4, 8])
 
 
 def test_reconstructions_are_judged_on_rows_that_pca_has_not_seen():
@@ -146,18 +120,12 @@ def test_reconstructions_are_judged_on_rows_that_pca_has_not_seen():
     assert reconstruction(of_columns(X), np.ones((30, 4)), numbers, restored, 2) is None
 
 
-def columns_of_different_scale(n=900):
-    """Distance in metres, which makes nearly all of every distance between rows, and three other columns."""
-    rng = np.random.default_rng(5)
-    return np.column_stack([rng.uniform(0, 4000, n), rng.normal(size=(n, 3))])
-
-
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
 def test_an_accurate_model_can_follow_one_column_only():
-    X = columns_of_different_scale()
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.uniform(0, 4000, 900), rng.normal(size=(900, 3))])  # the first one is in metres
     model = KernelPCA(4, size=100, calibration_rows=200, random_state=0).fit(X).model_
     assert accuracy(model.certificate.trust, model.solution.explained_variance_ratio)[0] == "accurate"
-    assert set(model.certificate.trust) <= {"solid", "fair"}
     places = {name: slice(j, j + 1) for j, name in enumerate(["distance", "a", "b", "c"])}
     shares = model.captured.of_columns(places)
     assert shares["distance"][0] > 0.95

@@ -8,11 +8,6 @@ from bigkpca.numerics import measures
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
 from tests.numerics.fits import rows
 
-SAMPLED = {
-    measures.sampled_matrix_error: measures.matrix_error,
-    measures.sampled_relative_accuracy: measures.relative_accuracy,
-}
-
 
 def gram(seed, n=40):
     return Gaussian(1.0).gram(rows(seed, n))
@@ -45,53 +40,19 @@ def test_agreement_of_vectors_is_the_cosine_of_each_pair():
     expected = [abs(np.dot(u, v)) / np.linalg.norm(u) / np.linalg.norm(v) for u, v in zip(U.T, V.T, strict=True)]
     assert_allclose(measures.vector_agreement(U, V), expected)
     assert_allclose(measures.vector_agreement(U, -7 * U), 1)
-    Q = np.linalg.qr(U)[0]
-    assert_allclose(measures.vector_agreement(Q[:, :2], Q[:, 2:]), 0, atol=1e-14)
 
 
-def test_the_square_of_the_sampled_norm_is_unbiased():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(30, 30)) + 3 * np.eye(30)
-    A = A + A.T
-    numbers = (rng.choice(30, 7, replace=False) for _ in range(2000))
-    squares = np.array([measures.sampled_norm(A[np.ix_(s, s)], 30) ** 2 for s in numbers])
-    error = squares.std(ddof=1) / np.sqrt(len(squares))
-    assert abs(squares.mean() - (A**2).sum()) < 5 * error
-    assert 5 * error < 0.05 * (A**2).sum()
-    assert_allclose(measures.sampled_norm(A, 30), np.linalg.norm(A))
-    assert_allclose(measures.sampled_norm(A[:1, :1], 30), 30**0.5 * abs(A[0, 0]))
-
-
-def test_sampled_measures_of_all_rows_are_the_measures():
-    K, rank = gram(0), 4
-    other = K + 0.1 * np.diag(np.random.default_rng(0).normal(size=40))
-    leading = np.linalg.eigvalsh(K)[::-1][:rank]
-    for sampled, whole in SAMPLED.items():
-        assert_allclose(sampled(K, other, leading, 40), whole(K, other, rank), rtol=1e-8)
-    # A best error that the sample makes negative is zero.
-    assert measures.sampled_relative_accuracy(K, K + 1, 10 * leading, 40) == 0
-    assert_allclose(measures.sampled_matrix_error(K, K + 1, 10 * leading, 40), 40)
-
-
-def test_leverages_are_squared_rows_of_the_eigenvectors_and_add_up_to_their_number():
+def test_leverages_are_squared_rows_of_the_eigenvectors_and_coherence_reaches_its_bounds():
     values, U = np.linalg.eigh(gram(0))
     values, U = values[-5:], U[:, -5:]
-    found = measures.leverage((U * np.sqrt(values)).astype(np.float64), values)
+    found = measures.leverage(U * np.sqrt(values), values)
     assert_allclose(found, (U**2).sum(axis=1))
     assert_allclose(found.sum(), 5)
-    single = measures.leverage((U * np.sqrt(values)).astype(np.float32), values)
-    assert single.dtype == np.float64
-    assert_allclose(single, found, rtol=1e-5)
-
-
-def test_coherence_reaches_its_bounds():
     spread, peaked = np.full((16, 1), 0.25), np.eye(16)[:, :2]
     assert_allclose(measures.coherence((spread**2).sum(axis=1), 1), 1)
     assert_allclose(measures.largest_coherence(spread), 1)
     assert_allclose(measures.coherence((peaked**2).sum(axis=1), 2), 8)
     assert_allclose(measures.largest_coherence(-peaked), 4)
-    U = np.linalg.qr(rows(0, 40, 5))[0]
-    assert 1 < measures.coherence((U**2).sum(axis=1), 5) < 40 / 5
 
 
 def test_the_cosine_of_subspaces_is_that_of_the_largest_angle():

@@ -1,25 +1,16 @@
-"""Methods as values: names, options, which kernels and sizes they take, and the solver behind each."""
+"""The factor of each method, and what principal features add."""
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from bigkpca.numerics import solvers
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
-from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
-from tests.numerics.fits import block_moments, centred_or_not, rows
+from tests.numerics.fits import moments_of, rows
 
 KERNEL = Gaussian(1.0)
-
-
-def solved_from(features):
-    """(moments, V) of the rows."""
-    ((V, diagonal),) = features.tiles([X], len(X))
-    V = V.copy()
-    return block_moments([(V.copy(), diagonal)], V.mean(axis=0)), V
 
 
 def principal(factor=None):
@@ -32,26 +23,9 @@ LANDMARKS = KernelRows(KERNEL, np.zeros(3), X[:8])
 WAVES = FourierRows(KERNEL, np.zeros(3), rows(1, n=6), None)
 
 
-@centred_or_not
-def test_each_method_has_its_solver(center):
-    of_landmarks, _ = solved_from(LANDMARKS)
-    span, keys = span_of(LANDMARKS.gram(), of_landmarks, 1e-12, positive=True), {"center": center, "tolerance": 1e-12}
-    everything, (of_waves, _) = KernelRows(KERNEL, np.zeros(3), X), solved_from(WAVES)
-    for method, moments, features, expected in (
-        (Nystroem(), of_landmarks, LANDMARKS, solvers.nystroem(span, 2, **keys)),
-        (Nystroem("thesis", 1), of_landmarks, LANDMARKS, solvers.nystroem_thesis(span, 2, rank=1, **keys)),
-        (ColumnSampling(), of_landmarks, LANDMARKS, solvers.column_sampling(span, 2, **keys)),
-        (RandomFeatures(), of_waves, WAVES, solvers.plain(of_waves, 2, **keys)),
-        (Exact(), None, everything, solvers.gram(everything.gram(), 2, positive=True, **keys)),
-    ):
-        found = method.solve(moments, features, 2, center, 1e-12)
-        for part in ("mean", "components", "eigenvalues", "total_variance"):
-            assert_array_equal(getattr(found, part), getattr(expected, part), part)
-
-
 @pytest.mark.parametrize(("center", "factor"), [(True, None), (False, 0.9)])
 def test_principal_features_add_what_their_diagonal_lacks(center, factor):
-    moments, V = solved_from(principal(factor))
+    moments, V = moments_of(principal(factor), X)
     lacking = 1 - (V**2).sum() / 40
     assert lacking > 0.1
     centred = V - V.mean(axis=0) if center else V
@@ -62,7 +36,7 @@ def test_principal_features_add_what_their_diagonal_lacks(center, factor):
 def test_factors_multiply_to_the_approximation_and_leave_out_what_repeats():
     for S, rank in ((X[:8], 8), (np.repeat(X[:4], 3, axis=0), 4)):
         features = KernelRows(KERNEL, np.zeros(3), S)
-        moments, C = solved_from(features)
+        moments, C = moments_of(features, X)
         nystroem, columns = oracles.nystroem_gram(C, features.gram(), 1e-12), oracles.columns_gram(C)
         for method, expected in ((Nystroem(), nystroem), (Nystroem("thesis"), nystroem), (ColumnSampling(), columns)):
             P = method.factor(moments, features, 1e-12)
@@ -73,12 +47,9 @@ def test_factors_multiply_to_the_approximation_and_leave_out_what_repeats():
     assert_allclose(Z @ Z.T, KERNEL(X, X), atol=1e-7)
     for method, features in ((RandomFeatures(), WAVES), (PrincipalFeatures(), principal())):
         assert method.factor(moments, features, 1e-12) is None
-
-
-def test_the_factor_of_the_thesis_is_cut_to_its_rank_before_it_is_extended():
-    moments, C = solved_from(LANDMARKS)
+    moments, C = moments_of(LANDMARKS, X)
     values, Q = np.linalg.eigh(LANDMARKS.gram())
-    for rank in (1, 3, 20):
+    for rank in (1, 3, 20):  # before the factor of the thesis is extended
         kept = slice(None, -rank - 1, -1)
         Z = C @ Nystroem("thesis", rank).factor(moments, LANDMARKS, 1e-12)
         assert_allclose(Z @ Z.T, C @ (Q[:, kept] / values[kept]) @ Q[:, kept].T @ C.T, atol=1e-9)

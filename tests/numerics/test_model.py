@@ -43,7 +43,7 @@ def test_projections_of_tiles_follow_the_formula(dtype, atol):
 def test_scores_and_residuals_of_one_reading_are_those_of_two():
     model = fitted(np.float32, spec={"method": "nystroem"})
     given = model.expansion()
-    pairs = list(model.scores_and_residuals(TILES, 27, given))
+    pairs = list(map(model.scoring(27, given), TILES))
     scores, residuals = zip(*pairs, strict=True)
     assert_array_equal(np.concatenate(scores), np.concatenate(list(model.project(TILES, 27))))
     assert_array_equal(np.concatenate(residuals), np.concatenate(list(model.residuals(TILES, 27, given))))

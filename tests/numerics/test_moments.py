@@ -1,6 +1,5 @@
-"""Moments: any split of the rows, in any grouping, says the same as two passes over all of them."""
-
-import copy
+"""Moments: any split of the rows, in any grouping, gives the same as two passes over all of them; sums of products in
+strips down to the diagonal."""
 
 import numpy as np
 import pytest
@@ -8,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bigkpca.numerics import moments
 from bigkpca.numerics.moments import column_moments, represented
 from tests.helpers import oracles
 from tests.numerics.fits import block_moments, seeds
@@ -37,11 +37,7 @@ def test_any_split_in_any_grouping_gives_the_two_pass_moments(seed, n, D, cuts, 
     blocks = np.split(V, sorted(min(cut, n) for cut in cuts))  # some of them empty
     parts = [block_moments([(tile.copy(), np.ones(len(tile))) for tile in np.split(b, [2, 5])], shift) for b in blocks]
     rtol = 1e-12 if dtype == np.float64 else 1e-5
-    before = copy.deepcopy(parts)
     total = added_in_some_order(parts, rng)
-    for part, kept in zip(parts, before, strict=True):
-        assert_array_equal(part.scatter, kept.scatter)
-        assert_array_equal(part.mean, kept.mean)
     assert total.count == n
     assert_allclose(total.trace, n, rtol=1e-12)
     mean, scatter = oracles.two_pass_moments(V)
@@ -83,15 +79,6 @@ def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cut
     assert_allclose(total.scale() ** 2, np.where(total.scale() == 1, 1, total.squares / n), rtol=1e-12)
 
 
-def test_rows_that_are_taken_away_leave_the_moments_of_the_others():
-    V = np.random.default_rng(0).normal(size=(60, 20)) + 3
-    one, other = (block_moments([(part.copy(), np.ones(len(part)))], np.zeros(20)) for part in (V[:41], V[41:]))
-    left = (one + other) - other
-    assert (left.count, left.trace) == (41, 41.0)
-    np.testing.assert_allclose(left.mean, one.mean, rtol=1e-12)
-    np.testing.assert_allclose(left.scatter, one.scatter, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("far", [1e2, 1e5, 1e25])  # of the last, no square fits float32
 def test_far_rows_do_not_round_the_sums_of_the_others(far):
     V = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
@@ -111,3 +98,31 @@ def test_rows_drawn_for_certain_stand_for_themselves_and_others_for_equal_shares
     np.testing.assert_allclose(represented(np.array([1.0, 2.0]), 100.0), [50, 50])
     for weights in (np.random.default_rng(0).exponential(size=50), np.full(10, 0.1)):  # all rows
         np.testing.assert_allclose(represented(weights, weights.sum()), weights)
+
+
+@pytest.mark.parametrize(
+    ("D", "dtype"),
+    [*((D, np.float64) for D in (1, 2, 511, 512, 1023, 1024, 1025)), (16, np.float32), (1600, np.float32)],
+)
+def test_sums_of_products_are_those_of_the_square(D, dtype):
+    rng = np.random.default_rng(D)
+    sums, expected = moments.empty_sums(D), np.zeros((D, D))
+    assert sums.shape == (moments.entries(D),)
+    assert not sums.any()
+    work = moments.work_space(np.empty((0, D), dtype))
+    for rows in (5, 1, 0, 30):
+        V = rng.standard_normal((rows, D)).astype(dtype)
+        moments.add_products(sums, V, work)
+        expected += V.astype(np.float64).T @ V.astype(np.float64)
+    found = moments.square_of(sums, D)
+    eps = np.finfo(dtype).eps
+    assert_allclose(found, expected, rtol=0, atol=100 * eps * np.abs(expected).max())
+    assert_array_equal(found, found.T)
+    assert_array_equal(moments.square_of(moments.of_square(found), D), found)
+
+
+def test_large_sums_hold_little_more_than_half_of_the_square():
+    assert moments.entries(500) == 500**2
+    assert moments.entries(2000) < 0.7 * 2000**2
+    assert moments.entries(4000) < 0.58 * 4000**2
+    assert moments.work_space(np.empty((0, 4000), np.float32)).nbytes < 10e6

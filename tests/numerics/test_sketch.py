@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, next_block, starting_block
+from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, starting_block
 from tests.helpers.oracles import matrix_with
 
 
@@ -57,9 +57,6 @@ def test_the_operator_is_applied_once_for_each_pass_until_nothing_is_left_to_see
     apply, widths = counted(A)
     found_by(apply, 200, 10)
     assert len(widths) == PASSES
-    apply, widths = counted(powers(40)[0])
-    found_by(apply, 40, 10)
-    assert widths == [20, 20]
     apply, widths = counted(np.diag(0.3 ** np.arange(40.0)))  # which falls fast
     found_by(apply, 40, 4)
     assert len(widths) == 3
@@ -84,32 +81,6 @@ def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_
     assert_allclose(A @ found.vectors, found.vectors * found.values, atol=1e-3)
 
 
-def test_the_next_block_spans_what_the_image_adds():
-    rng = np.random.default_rng(0)
-    basis, image = np.linalg.qr(rng.normal(size=(30, 8)))[0], rng.normal(size=(30, 5))
-    block = next_block(basis, image)
-    both = np.hstack([basis, block])
-    assert block.shape == (30, 5)
-    assert_allclose(both.T @ both, np.eye(13), atol=1e-12)
-    assert_allclose(both @ (both.T @ image), image, atol=1e-10)
-    almost = next_block(basis, basis @ rng.normal(size=(8, 5)) + 1e-9 * image)
-    assert_allclose(np.abs(basis.T @ almost), 0, atol=1e-12)
-    assert next_block(np.eye(6)[:, :5], rng.normal(size=(6, 3))).shape == (6, 1)
-    for nothing in (np.zeros((30, 8)), basis, basis @ rng.normal(size=(8, 8)), 1e-9 * basis):
-        assert next_block(basis, nothing).shape == (30, 0)
-    partly = next_block(basis, np.column_stack([basis, rng.normal(size=30)]))
-    assert partly.shape == (30, 1)
-    assert_allclose(basis.T @ partly, 0, atol=1e-12)
-
-
-def test_a_small_space_is_searched_on_after_a_new_start():
-    diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
-    start = starting_block(120, 24, np.random.default_rng(0))
-    found = leading_eigenpairs(lambda Q: diagonal[:, None] * Q, start, 4, most=40, tol=1e-6)
-    assert 5 < found.products < 40
-    assert_allclose(found.values, diagonal[:4], rtol=1e-9)
-
-
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
     A, _ = powers(300)
     steps = []
@@ -126,6 +97,11 @@ def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
             assert less.residuals.max() > tol
         steps.append(found.products)
     assert 1 <= steps[0] <= steps[1] < steps[2] < 30
+    diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
+    start = starting_block(120, 24, np.random.default_rng(0))
+    found = leading_eigenpairs(lambda Q: diagonal[:, None] * Q, start, 4, most=40, tol=1e-6)
+    assert 5 < found.products < 40
+    assert_allclose(found.values, diagonal[:4], rtol=1e-9)
     start = np.linalg.eigh(A)[1][:, ::-1][:, :8]
     assert leading_eigenpairs(counted(A)[0], 3 * start, 5, most=9, tol=1e-10).products == 1
 

@@ -8,28 +8,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
 from bigkpca.numerics import solvers
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmoid
+from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.numerics.fits import (
-    block_moments,
     centred_or_not,
     columns_fit,
-    gram_fit,
-    moments_at,
+    exact_fit,
+    moments_of,
     nystroem_fit,
     plain_fit,
     rows,
     seeds,
     thesis_fit,
 )
-
-
-def exact_fit(kernel, X, _, components, center=True):
-    """The exact method, called like those of landmarks."""
-    return gram_fit(kernel, X, components, center)
-
 
 FITS = [exact_fit, nystroem_fit, columns_fit, thesis_fit]
 
@@ -77,9 +72,7 @@ def test_components_are_a_number_a_share_or_all(fit):
     X, kernel = rows(0), Gaussian(1.5)
     everything = fit(kernel, X, X[:30], None)[0]
     assert 20 < len(everything.eigenvalues) < 40
-    few_of_them = fit(kernel, X, X[:30], 4)[0]
-    assert_allclose(few_of_them.eigenvalues, everything.eigenvalues[:4], rtol=1e-10)
-    assert few_of_them.components.shape[1] == 4
+    assert_allclose(fit(kernel, X, X[:30], 4)[0].eigenvalues, everything.eigenvalues[:4], rtol=1e-10)
     assert len(fit(kernel, X, X[:30], 1000)[0].eigenvalues) == len(everything.eigenvalues)
     for share in (0.3, 0.7, 0.9):
         explained = fit(kernel, X, X[:30], share)[0].explained_variance_ratio.cumsum()
@@ -88,17 +81,14 @@ def test_components_are_a_number_a_share_or_all(fit):
 
 
 @pytest.mark.parametrize("fit", FITS)
-def test_data_without_variance_are_refused(fit):
+def test_data_without_variance_are_refused_unless_uncentred(fit):
     parallel = np.arange(1.0, 21)[:, None] * [1, 2, 3]  # whose cosines are all 1, but for rounding
     for kernel, X in ((Gaussian(1.0), np.ones((20, 3))), (Cosine(), parallel)):
         for components in (1, 0.5, None):
             with pytest.raises(DataError, match="no direction varies in feature space"):
                 fit(kernel, X, X[:5], components)
-
-
-def test_constant_data_have_one_component_without_centring():
-    for fit in (nystroem_fit, exact_fit):
-        assert_allclose(fit(Gaussian(1.0), np.ones((20, 3)), np.ones((5, 3)), None, False)[0].eigenvalues, [20])
+        if fit in (nystroem_fit, exact_fit):
+            assert_allclose(fit(Gaussian(1.0), np.ones((20, 3)), np.ones((5, 3)), None, False)[0].eigenvalues, [20])
     for unexplained in (0.0, 0.3):
         with pytest.raises(DataError, match="no direction varies in feature space"):
             plain_fit(np.ones((20, 3)), 2, unexplained=unexplained)
@@ -108,9 +98,9 @@ def test_the_rank_is_found_where_rows_and_landmarks_repeat():
     distinct, kernel = rows(0, n=6), Gaussian(1.0)
     X = np.repeat(distinct, 5, axis=0)
     eigenvalues, _ = oracles.gram_kpca(kernel(X, X), 5)
-    for _, scores in (nystroem_fit(kernel, X, X[:20], None), gram_fit(kernel, X, None)):
+    for _, scores in (nystroem_fit(kernel, X, X[:20], None), exact_fit(kernel, X, None, None)):
         assert np.isfinite(scores).all()
-    assert_allclose(gram_fit(kernel, X, None)[0].eigenvalues, eigenvalues, rtol=1e-9)  # five after centring six
+    assert_allclose(exact_fit(kernel, X, None, None)[0].eigenvalues, eigenvalues, rtol=1e-9)  # five after centring six
     solution, _ = nystroem_fit(kernel, X, np.repeat(distinct, 3, axis=0), None)
     assert_allclose(solution.eigenvalues, eigenvalues, rtol=1e-9)
     assert solution.components.shape == (18, 5)
@@ -123,7 +113,7 @@ def test_scaling_the_kernel_scales_eigenvalues_and_scores(factor):
     other, scaled = nystroem_fit(factor * Gaussian(1.0), X, X[:12], 5)
     assert_allclose(other.eigenvalues, factor * one.eigenvalues, rtol=1e-9)
     assert_allclose(scaled, factor**0.5 * scores, rtol=1e-6, atol=1e-9 * factor**0.5)
-    whole, scaled = gram_fit(Gaussian(1.0), X, None)[0], gram_fit(factor * Gaussian(1.0), X, None)[0]
+    whole, scaled = exact_fit(Gaussian(1.0), X, None, None)[0], exact_fit(factor * Gaussian(1.0), X, None, None)[0]
     assert_allclose(scaled.eigenvalues, factor * whole.eigenvalues, rtol=1e-8, atol=1e-12 * scaled.eigenvalues[0])
 
 
@@ -140,13 +130,13 @@ def test_the_negative_share_of_an_indefinite_kernel_is_reported():
     X, kernel = rows(0), Sigmoid(0.5, -0.5)
     values = np.linalg.eigvalsh(oracles.centred(kernel(X, X)))
     assert values[0] < -0.01 * values[-1]
-    solution, _ = gram_fit(kernel, X, 3)
+    solution, _ = exact_fit(kernel, X, None, 3)
     assert_allclose(solution.negative, values[0] / values[-1], rtol=1e-9)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=1e-9)
     for positive in (Gaussian(1.0), Linear(), Polynomial(0.3), Cosine()):
         assert -1e-12 < nystroem_fit(positive, X, X[:12], 2)[0].negative <= 0
-        assert -1e-12 < gram_fit(positive, X, None)[0].negative <= 0
-        assert gram_fit(positive, X, 2)[0].negative == 0
+        assert -1e-12 < exact_fit(positive, X, None, None)[0].negative <= 0
+        assert exact_fit(positive, X, None, 2)[0].negative == 0
 
 
 @centred_or_not
@@ -170,10 +160,7 @@ def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
     K = kernel(X, X)
     values = np.linalg.eigvalsh(K)
     assert values[0] < -10 * values[-1]
-    V = kernel(X, X[:60])
-    moments = block_moments([(V.copy(), kernel.diagonal(X))], V.mean(axis=0))
-    span = span_of(kernel.gram(X[:60]), moments, 1e-12, positive=False)
-    solution = solvers.column_sampling(span, 3, center=False, tolerance=1e-12)
+    solution, _ = columns_fit(kernel, X, X[:60], 3, center=False)
     assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
     assert_allclose(solution.negative, -1, rtol=1e-9)
 
@@ -233,7 +220,7 @@ def test_the_unexplained_share_is_the_trace_that_the_span_of_the_landmarks_leave
             if size > 1 or not center or fit is nystroem_fit:  # one centred landmark is nothing
                 solution, _ = fit(kernel, X, X[:size], 1, center)
                 assert_allclose(solution.unexplained, left / np.trace(K), atol=1e-7)
-    assert gram_fit(kernel, X, 2, center)[0].unexplained is None
+    assert exact_fit(kernel, X, None, 2, center)[0].unexplained is None
 
 
 @centred_or_not
@@ -256,27 +243,23 @@ def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scor
     assert_allclose(solution.eigenvalues, bare.eigenvalues + 0.2, rtol=1e-12)
     assert_allclose(same, scores)
     assert_allclose(solution.total_variance, bare.total_variance)
+    # More features than rows have no more components than rows.
+    assert len(plain_fit(rows(0, n=10, d=20), None, unexplained=0.3, tolerance=1e-30)[0].eigenvalues) == 9
     K = V @ V.T + 0.2 * np.eye(30)
     assert_allclose(plain_fit(V, 3, False, 0.2, trace)[0].eigenvalues, np.linalg.eigvalsh(K)[::-1][:3], rtol=1e-9)
 
 
-def test_more_features_than_rows_have_no_more_components_than_rows():
-    found, _ = plain_fit(rows(0, n=10, d=20), None, unexplained=0.3, tolerance=1e-30)
-    assert len(found.eigenvalues) == 9
-
-
 def test_solvers_leave_their_arguments_alone():
     X, kernel = rows(0), Gaussian(1.0)
-    moments, W, _ = moments_at(kernel, X, X[:8])
-    W = np.asfortranarray(W)  # the order that LAPACK would overwrite
+    features = KernelRows(kernel, np.zeros(3), X[:8])
+    W = np.asfortranarray(features.gram())  # the order that LAPACK would overwrite
+    moments = moments_of(features, X)[0]
     moments = Moments(40, 40, moments.mean, np.asfortranarray(moments.scatter), 40.0)
     before = W.copy(), moments.mean.copy(), moments.scatter.copy()
     for center in (True, False):
-        options = {"center": center, "tolerance": 1e-12}
-        solvers.nystroem(span_of(W, moments, 1e-12, positive=True), 3, **options)
-        solvers.column_sampling(span_of(W, moments, 1e-12, positive=True), 3, **options)
-        solvers.nystroem_thesis(span_of(W, moments, 1e-12, positive=True), 3, rank=None, **options)
-        solvers.plain(moments, 3, **options)
+        span = span_of(W, moments, 1e-12, positive=True)
+        for method in (Nystroem(), ColumnSampling(), Nystroem("thesis"), RandomFeatures()):
+            method.solve(moments, features, 3, center, 1e-12, span)
     solvers.column_sampling_map(moments, 1e-12)
     solvers.nystroem_map(W, 1e-12, positive=True)
     for array, kept in zip((W, moments.mean, moments.scatter), before, strict=True):

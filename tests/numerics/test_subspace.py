@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bigkpca.numerics import subspace
-from bigkpca.numerics.features import Columns, KernelRows, SubspaceRows
+from bigkpca.numerics.features import Columns, SubspaceRows, takes
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
 
 ISOTROPIC = (
@@ -25,20 +25,18 @@ def rows(n, d=20, seed=0):
     return rng.normal(size=(n, d)) * 0.8 ** np.arange(d) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
 
 
-def with_landmarks(kernel, dtype, p=6, l=9):  # noqa: E741
-    axes = np.linalg.qr(np.random.default_rng(1).normal(size=(20, p)))[0]
-    places = np.random.default_rng(2).normal(size=(l, p)).astype(dtype)
-    return SubspaceRows(kernel, np.full(20, 0.5), places, subspace.contracted(axes, np.dtype(dtype)))
-
-
 @pytest.mark.parametrize("kernel", ISOTROPIC, ids=str)
 def test_kernels_of_coordinates_are_those_of_the_rows(kernel):
-    features, X = with_landmarks(kernel, "f8"), rows(50)
+    axes = np.linalg.qr(np.random.default_rng(1).normal(size=(20, 6)))[0]
+    places = np.random.default_rng(2).normal(size=(9, 6))
+    features, X = SubspaceRows(kernel, np.full(20, 0.5), places, subspace.contracted(axes, np.dtype("f8"))), rows(50)
     ((V, diagonal),) = features.tiles([X], 50)
     assert_allclose(V, kernel(X - 0.5, features.landmark_rows), rtol=1e-9, atol=1e-12)
     assert_allclose(diagonal, kernel.diagonal(X - 0.5))
     assert_allclose(features.gram(), kernel(features.landmark_rows, features.landmark_rows), rtol=1e-9, atol=1e-12)
     assert_allclose(features.landmarks_in_user_units(), features.landmark_rows + 0.5)
+    for no_function_of_lengths_and_products in (Laplacian(1.0), Gaussian(1.0) + Laplacian(1.0)):
+        assert not takes(SubspaceRows, no_function_of_lengths_and_products)
 
 
 def test_rounded_axes_leave_a_kernel_matrix_positive_semidefinite():
@@ -52,13 +50,6 @@ def test_rounded_axes_leave_a_kernel_matrix_positive_semidefinite():
     ((C, _),) = features.tiles([X], 300)
     whole = np.block([[kernel(X, X), C], [C.T, features.gram()]])
     assert np.linalg.eigvalsh(whole)[0] > -1e-10
-
-
-def test_lengths_and_products_of_the_norm_1_have_no_such_landmarks():
-    assert not Laplacian(1.0).isotropic
-    assert not (Gaussian(1.0) + Laplacian(1.0)).isotropic
-    assert not SubspaceRows.takes(Laplacian(1.0))
-    assert KernelRows.takes(Laplacian(1.0))
 
 
 @pytest.mark.parametrize(

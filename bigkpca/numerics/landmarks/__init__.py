@@ -228,7 +228,6 @@ RULES: Registry[LandmarkRule] = Registry(
     ),
     aliases={"k-means": "kmeans"},
     also_known=["auto"],
-    needs=["most_rows", "working_bytes", "choose"],
 )
 named = RULES.named
 

@@ -10,17 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics.features import (
-    Columns,
     FourierRows,
     KernelRows,
     PrincipalFourierRows,
-    check_sketchable,
     from_parts,
     piece_rows,
-    shifted_rows,
     tensor_sketch,
 )
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Matern, Polynomial
+from bigkpca.numerics.methods import RandomFeatures
 from tests.numerics.fits import rows
 
 
@@ -40,35 +38,14 @@ def all_features(features, X, tile=64):
     return np.concatenate(parts), trace
 
 
-def test_rows_are_shifted_before_they_are_rounded():
-    out, expected = np.empty((4, 2), np.float32), np.arange(-4, 4).reshape(4, 2)
-    for large, dtype in ((1e6, np.float32), (2.0**40, np.int64)):
-        shifted_rows((large + expected).astype(dtype), np.full(2, large), None, out)
-        assert_array_equal(out, expected)
-
-
-def test_equal_values_of_any_dtype_give_equal_features():
-    values = np.random.default_rng(0).integers(0, 2, (20, 5))
-    features = kernel_rows(Gaussian(2.0), values[:4].astype(float), np.full(5, 0.25), np.float32)
-    expected, expected_trace = all_features(features, values.astype(np.float32))
-    for dtype in ("?", "u1", "i1", "u2", "i2", "i4", "i8", "f2", "f8"):
-        V, trace = all_features(features, values.astype(dtype))
-        assert V.dtype == np.float32
-        assert_array_equal(V, expected)  # 0.25 is exact in every precision, so not even rounding differs
-        assert trace == expected_trace
-
-
 def test_a_tall_tile_is_evaluated_in_pieces():
     X = np.random.default_rng(0).normal(size=(2100, 300))
     offset, kernel = X.mean(axis=0), Polynomial(degree=2, gamma=0.01)
     assert piece_rows(300, 8) < len(X)
+    assert [piece_rows(d, 4) for d in (1, 256, 257, 784, 10**6)] == [2**19, 2048, 1024, 1024, 1024]
     ((V, diagonal),) = kernel_rows(kernel, X[:3], offset).tiles([X], len(X))
     assert_allclose(V, (1 + 0.01 * (X - offset) @ (X[:3] - offset).T) ** 2, rtol=1e-12)
     assert_allclose(diagonal, (1 + 0.01 * ((X - offset) ** 2).sum(axis=1)) ** 2, rtol=1e-12)
-
-
-def test_pieces_are_small_powers_of_two_but_not_too_small_for_products():
-    assert [piece_rows(d, 4) for d in (1, 256, 257, 784, 10**6)] == [2**19, 2048, 1024, 1024, 1024]
 
 
 def fourier(kernel, d=3, m=5, phase=False, dtype=np.float64, offset=None, scale=None):
@@ -101,10 +78,8 @@ EVERY_MAP = {
     "kernel rows": kernel_rows(Gaussian(1.5), rows(0, n=4)),
     "pairs": fourier(Gaussian(1.5)),
     "phases": fourier(Matern(1.5), phase=True),
-    "scaled": fourier(Laplacian(1.5), scale=np.array([1.0, 2.0, 4.0]), offset=np.ones(3)),
     "principal": principal(d=3),
     "principal with one factor and phases": principal(d=3, factor=0.8, phase=True),
-    "sketch": sketch(0, Polynomial(0.5)),
     "scaled sketch": sketch(0, Polynomial(0.5), scale=np.array([1.0, 2.0, 4.0]), offset=np.ones(3)),
 }
 every_map = pytest.mark.parametrize("features", EVERY_MAP.values(), ids=EVERY_MAP.keys())
@@ -160,18 +135,6 @@ def test_the_unexplained_part_is_what_the_diagonal_lacks():
     assert_allclose(corrected.unexplained(12345.0, 50), 1 - 1 / alpha)
     assert_allclose((all_features(corrected, X)[0] ** 2).sum(axis=1), 1 / alpha)
     assert principal(factor=1.0).unexplained(50.0, 50) == 0
-
-
-def test_columns_are_the_rows_themselves_shifted_and_scaled():
-    X = rows(0) * 1e3
-    scale = np.array([1.0, 10.0, 100.0])
-    features = Columns(Gaussian(1.0), np.full(3, 7.0), np.dtype(np.float32), scale=scale)
-    V, trace = all_features(features, X, tile=4)
-    assert (features.size, features.columns, features.dtype) == (3, 3, np.dtype(np.float32))
-    assert V.dtype == np.float32
-    assert_allclose(V, (X - 7) / scale, rtol=1e-6)
-    assert_array_equal(features.shifted(X), V)
-    assert trace == 40
 
 
 @every_map
@@ -234,9 +197,8 @@ def test_a_tensor_sketch_is_a_count_sketch_of_the_tensor_power(size, degree, dty
 
 
 def test_kernels_without_a_tensor_sketch_are_refused():
-    for make in (lambda kernel: sketch(0, kernel), check_sketchable):
-        with pytest.raises(SpecError, match="a tensor sketch needs a polynomial kernel of degree 2 or more"):
-            make(Polynomial(1.0, 1))
+    with pytest.raises(SpecError, match="a tensor sketch needs a polynomial kernel of degree 2 or more"):
+        RandomFeatures().check(Polynomial(1.0, 1), 16)
 
 
 @pytest.mark.parametrize(

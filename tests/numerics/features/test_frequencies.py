@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy import stats
 
 from bigkpca.numerics.features import FourierRows, draw_frequencies
@@ -43,25 +43,16 @@ def estimates(kernel, coupling, m, d, X, draws, seed):
     return np.array([v[0] @ v[1] for v in V])
 
 
-def assert_unbiased(values, exact):
-    assert abs(values.mean() - exact) < 5 * values.std(ddof=1) / np.sqrt(len(values))
-
-
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 def test_products_of_features_have_the_kernel_as_their_mean(kernel):
-    for coupling, d in (("iid", 4), ("orthogonal", 4), ("orthogonal", 1)):
+    # Lengths that scale the coordinates of an orthogonal block rather than its rows give 0.195, not 0.278, for the
+    # Gaussian with m = 8 and d = 4.
+    for coupling, m, d, draws in (("iid", 16, 4, 100), ("orthogonal", 8, 4, 400), ("orthogonal", 16, 1, 100)):
         X = two_rows(d)
-        values = estimates(kernel, coupling, 16, d, X, 100, seed=d)
-        assert_unbiased(values, kernel(X, X)[0, 1])
-        assert values.std(ddof=1) / 10 < 0.05 * kernel.diagonal(X)[0]  # else the margin would hide a bias
-
-
-def test_orthogonal_frequencies_are_unbiased():
-    # Lengths that scale the coordinates of a block rather than its rows give 0.195 here, not 0.278.
-    X = two_rows(4)
-    values = estimates(Gaussian(1.0), "orthogonal", 8, 4, X, 400, seed=0)
-    assert_unbiased(values, Gaussian(1.0)(X, X)[0, 1])
-    assert 5 * values.std(ddof=1) / 20 < 0.07
+        values, exact = estimates(kernel, coupling, m, d, X, draws, seed=d), kernel(X, X)[0, 1]
+        error = values.std(ddof=1) / np.sqrt(draws)
+        assert abs(values.mean() - exact) < 5 * error
+        assert error < 0.05 * kernel.diagonal(X)[0]  # else the margin would hide a bias
 
 
 def test_orthogonal_frequencies_come_in_blocks_of_orthogonal_rows():
@@ -83,29 +74,14 @@ def test_every_entry_and_length_follows_the_normal_law(coupling):
 
 
 @every_coupling
-def test_as_many_frequencies_as_asked_and_the_seed_decides(coupling):
-    for count in (1, 2, 7, 64):
-        one, again, other = (
-            draw_frequencies(Matern(2.0), coupling, count, 3, np.random.default_rng(seed)) for seed in (1, 1, 2)
-        )
-        assert one.shape == (count, 3)
-        assert one.dtype == np.float64
-        assert np.isfinite(one).all()
-        assert_array_equal(one, again)
-        assert (one != other).all()
-
-
-def test_frequencies_of_extreme_matern_kernels_are_finite():
+def test_frequencies_of_extreme_matern_kernels_are_finite(coupling):
     for nu in (0.01, 0.003, 100.0):
-        for coupling in COUPLINGS:
-            W = draw_frequencies(Matern(1.0, nu), coupling, 500, 3, np.random.default_rng(0))
-            assert np.isfinite(W).all()
-            assert (np.abs(W).max(axis=1) > 0).all()
+        W = draw_frequencies(Matern(1.0, nu), coupling, 500, 3, np.random.default_rng(0))
+        assert np.isfinite(W).all()
+        assert (np.abs(W).max(axis=1) > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("kernel", "distance"), [(Gaussian(1.0), 0.5), (Laplacian(2.0), 1.0), (Matern(1.2, 2.2), 2.0)], ids=str
-)
+@pytest.mark.parametrize(("kernel", "distance"), [(Gaussian(1.0), 0.5), (Matern(1.2, 2.2), 2.0)], ids=str)
 def test_variances_of_pairs_and_of_phases_follow_the_formulas(kernel, distance):
     # D Var = 1 + k(2 delta) - 2 k(delta)^2 for pairs, 1 + k(2 delta) / 2 - k(delta)^2 for phases.
     m, X, rng = 100_000, two_rows(3, distance), np.random.default_rng(0)
