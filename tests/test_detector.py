@@ -332,8 +332,9 @@ def test_what_cannot_be_fitted_is_refused(X):
             getattr(KernelPCADetector(), "predict" if method == found.partial_fit else method.__name__)(X)
         with pytest.raises(ValueError, match=r"X has 4 features, but KernelPCA(Detector)? is expecting 3"):
             getattr(plain, method.__name__)(np.zeros((3, 4)))
-    with pytest.raises(AttributeError, match=r"has no attribute .partial_fit.: contamination=0\.1: partial_fit leaves"):
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as caught:
         KernelPCADetector(contamination=0.1).partial_fit(X)
+    assert "contamination=0.1: partial_fit leaves no rows out" in str(caught.value.__cause__)
     assert not hasattr(KernelPCADetector(contamination=0.1), "partial_fit")
 
 
