@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import containers, memory
+from benchmarks import memory
 from bigkpca import kernels
 from tests.helpers.commands import peak_bytes, planned_bytes
 from tests.helpers.files import shared_file
@@ -164,11 +164,3 @@ def test_the_peak_of_a_precomputed_matrix_stays_below_its_plan(tmp_path):
     rows = np.random.default_rng(0).normal(size=(3000, 10)).astype(np.float32)
     np.save(tmp_path / "gram.npy", kernels.Gaussian(3.0).gram(rows))
     check_peak(str(tmp_path / "gram.npy"), "dict(kernel='precomputed', n_components=20)")
-
-
-@pytest.mark.long
-def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path):
-    path = containers.made(tmp_path, 400_000)  # 320 MB
-    peaks = {name: min(containers.peak(name, path, 500)[0] for _ in range(2)) for name in containers.CONTAINERS}
-    for name, array in containers.REFERENCES.items():
-        assert peaks[name] <= 1.2 * peaks[array], (name, peaks)
