@@ -193,7 +193,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     """
 
     _like = False  # whether the features are those of another model
-    _size: int | None = None  # number of landmarks that a first call of partial_fit chose
 
     def __init__(
         self,
@@ -310,14 +309,16 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             if spec is None:
                 spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like, self._size = like is not None, None
+        self._like = like is not None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model unless random_state is a number."""
-        fixed = isinstance(self.random_state, int | np.integer)
-        spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(model).random_state)
-        return spec if self._size is None or spec.size != "auto" else spec.at(self._size)
+        before, fixed = FitSpec.of(model), isinstance(self.random_state, int | np.integer)
+        spec = spec_of(self, None if fixed else before.random_state)
+        if isinstance(before.size, int) and spec.size == "auto" and spec.tol is None:  # which a first batch chose
+            return spec.at(before.size)
+        return spec
 
     @overload
     def fit_transform(
@@ -383,9 +384,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         rows = weighted(self._rows(X, reset=first), sample_weight)
         if first:
             spec = of_first_batch(spec_of(self), rows)
-            self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
-            self._size = spec.size if isinstance(spec.size, int) else None
-            return self
+            return self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
         run, spec = self._run(rows), self._spec_after(self.model_)
         with run.engine() as engine:
             if self._like:  # defaults stand for the values of the model
