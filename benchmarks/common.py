@@ -19,9 +19,9 @@ from benchmarks.results import as_cell
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.passes import sums_of
+from bigkpca.execution.passes import mean_features, sums_of
 from bigkpca.fitting.features import choose_features
-from bigkpca.fitting.sample import prepare_sample
+from bigkpca.fitting.sample import draw_sample, scaled_columns
 from bigkpca.fitting.solve import rounding_of
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
@@ -159,9 +159,10 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     seconds."""
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
-    chosen = choose_features(prepare_sample(rows, fit, engine), fit, engine)
-    features, shift = chosen.features, chosen.shift
-    rounding = rounding_of(features, chosen.few, shift, engine)
+    sample = draw_sample(rows, fit, engine)
+    features = choose_features(sample, scaled_columns(sample, fit, engine), fit, engine)
+    shift = mean_features(features, sample.probes)
+    rounding = rounding_of(features, sample.probes, shift, engine).of(features.dtype)
 
     def one_pass(engine: Engine, rows: Rows = rows) -> float:
         return seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))

@@ -21,10 +21,10 @@ COMPONENTS = 50
 _MOST = {1: 0.35, 2: 0.3, 4: 0.35}  # times --size: share of a fit that is not the pass
 _MOST_CERTIFICATE = 0.1
 _STAGES: dict[str, tuple[tuple[Any, str], ...]] = {  # the functions that make them up, where they are called
-    "sample": ((fit, "prepare_sample"),),
+    "sample": ((fit, "draw_sample"), (fit, "scaled_columns")),
     "landmarks": ((features, "choose_landmarks"),),
     "pass": ((solve, "sums_of"),),
-    "rounding": ((solve, "_measured"),),
+    "rounding": ((solve, "rounding_of"),),
     "solution": ((solve, "span_basis"), (solve, "_solutions")),
     "certificate": ((solve, "of_landmarks"),),
     "pre-image": ((fit, "with_decoder"),),

@@ -34,7 +34,7 @@ from bigkpca.execution.projection import (
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.features import choose_landmarks
 from bigkpca.fitting.preimage import of_leading
-from bigkpca.fitting.sample import prepare_sample
+from bigkpca.fitting.sample import draw_sample, scaled_columns
 from bigkpca.numerics import measures, solvers
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
 from bigkpca.numerics.kernels import Kernel
@@ -107,8 +107,9 @@ def draw_landmarks(
     spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, random_state=random_state)
     fit = replace(resolve(spec, rows), most_drawn=0)  # no rows for a certificate, which only a model has
     with RunOptions().engine() as engine, single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        prepared = prepare_sample(rows, fit, engine)
-        return prepared.columns.unshifted(choose_landmarks(prepared, fit, engine))
+        sample = draw_sample(rows, fit, engine)
+        columns = scaled_columns(sample, fit, engine)
+        return columns.unshifted(choose_landmarks(sample, columns, fit, engine))
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:

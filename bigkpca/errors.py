@@ -1,25 +1,7 @@
 """Exceptions and warnings of the package, and checks shared by several modules.
 
 A message states what is wrong, where, and what to do. The class of an error determines the exit code of the command
-line:
-
-    BigKPCAError
-    ├── SpecError            2   an invalid or conflicting path, option, name or shape
-    ├── DataError            3   values that kernel PCA cannot use; RoundingError: sums that no data can have;
-    │                            ConstantKernelError: rows that all look equal to the kernel; DriftError: rows unlike
-    │                            the fitted rows
-    ├── MemoryLimitError     4   the work does not fit the memory limit
-    ├── LockedError          5   another run is writing the same output
-    ├── IncompleteError      6   interrupted; rerun the same command to resume
-    └── CorruptionError      7   stored bytes are missing, damaged or replaced
-
-Examples
---------
->>> from bigkpca.errors import SpecError
->>> SpecError.exit_code
-2
->>> issubclass(SpecError, ValueError)
-True
+line, `exit_code`.
 """
 
 from __future__ import annotations
@@ -234,13 +216,7 @@ def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name most similar to an unknown one; None if no name is similar.
-
-    Examples
-    --------
-    >>> nearest("Gausian", ["gaussian", "linear"])
-    'gaussian'
-    """
+    """The known name most similar to an unknown one; None if no name is similar."""
     found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     return found[0] if found else None
 
@@ -304,25 +280,16 @@ def check_overflow(values: Array, where: str) -> None:
         )
 
 
-def check_finite(
-    X: Array,
-    first_row: int,
-    where: str,
-    names: Sequence[str] | None = None,
-) -> None:
+def check_finite(X: Array, first_row: int, where: str, names: Sequence[str] | None = None) -> None:
     """Raise DataError naming the first NaN or infinity in X (b, d), a part of the data `where` that starts at this
-    row; `names` are the names of all columns.
-
-    The sum of a block is finite unless one of its values is not, or the sum overflows. So the slow search runs only
-    where the sum is not finite.
-    """
+    row; `names` are the names of all columns."""
     import numpy as np
 
     if X.dtype.kind != "f" or X.size == 0:
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an overflow only triggers the search below
-        if np.isfinite(X.sum()):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if np.isfinite(X.sum()):  # not if a value is not finite, or if the sum overflows: then the slow search runs
             return
     bad = np.argwhere(~np.isfinite(X))
     if len(bad):

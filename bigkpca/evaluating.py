@@ -90,24 +90,15 @@ def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool | None = True)
     """
     if model.decoder is None:
         return None
-    numbers = some_held_out(len(X), _most_restored(model.features.size, model.columns))
+    most = min(MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns))
+    numbers = some_held_out(len(X), max(_LEAST_RESTORED, most))
     if not len(numbers):
         return None
     restored = model.reconstructing(len(numbers))(Y[numbers, : model.components], None).rows
     return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
 
 
-def _most_restored(size: int, columns: int) -> int:
-    """The largest number of rows that are restored."""
-    return max(_LEAST_RESTORED, min(MOST_RESTORED, _RESTORED_PRODUCTS // (size * columns)))
-
-
-def preimage_error(
-    model: Model,
-    rows: Rows,
-    noise: float | None,
-    engine: Engine,
-) -> float:
+def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine) -> float:
     """Mean over all entries of (x - x^)², where x^ is the pre-image of the scores of x, in one pass.
 
     Entries are in standard deviations of the columns if the model standardises, and times their weights. With `noise`,

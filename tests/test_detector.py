@@ -1,6 +1,5 @@
 """KernelPCADetector: its promise about false alarms, its contract, and rows of every kind."""
 
-import gzip
 import pickle
 
 import dask
@@ -29,7 +28,6 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import without_calibration
 from bigkpca.numerics.calibration import COMBINED
 from tests.data.cases import case
-from tests.helpers.commands import run
 from tests.helpers.files import shared_file
 from tests.helpers.lazy import refuse
 
@@ -100,22 +98,8 @@ def test_the_share_of_ordinary_rows_that_are_flagged_is_in_the_range_in_95_perce
     assert low <= false_alarms(seeds) <= high
 
 
-def _usps():
-    return np.load(shared_file("usps", "usps_int16.npz"))["X_milli"].astype(np.float32) / 1000
-
-
-def _mnist():
-    with gzip.open(shared_file("mnist", "train-images-idx3-ubyte.gz")) as file:
-        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
-
-
 def _covertype():
     return np.load(shared_file("covertype", "covtype_93k.npz"))["X_raw"]
-
-
-def _flights():
-    frame = pd.read_csv(shared_file("flights", "flights_200k.csv.gz"), nrows=40_000)
-    return frame.select_dtypes("number").dropna().to_numpy(np.float64)
 
 
 def _heavy_tails():
@@ -124,13 +108,13 @@ def _heavy_tails():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("load", [_usps, _mnist, _covertype, _flights, _heavy_tails])
+@pytest.mark.parametrize("load", [_covertype, _heavy_tails])
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning", "ignore::bigkpca.errors.RoundingWarning")
 def test_false_alarms_on_real_rows_are_in_the_range(load):
     X, hits = load(), 0
     for seed in range(20):
         rows = X[np.random.default_rng(seed).permutation(len(X))[:9000]]
-        kpca = KernelPCA(20, size=200, sigma="3 median", standardize=load in (_covertype, _flights), random_state=seed)
+        kpca = KernelPCA(20, size=200, sigma="3 median", standardize=load is _covertype, random_state=seed)
         made = KernelPCADetector(kpca, alpha=0.02, calibration_rows=1000).fit(rows[:5000])
         hits += within_range([made], lambda _, new=rows[5000:]: new, 0.02, 4000)
     assert hits >= binom.ppf(1e-3, 20, 0.95)
@@ -139,26 +123,16 @@ def test_false_alarms_on_real_rows_are_in_the_range(load):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"standardize": True, "landmarks": "uniform", "sigma": "3 median"},
-        *(
-            full(each)
-            for each in (
-                {"landmarks": "kmeans", "sigma": "median"},
-                {"landmarks": "rpcholesky"},
-                {"method": "rff", "landmarks": "auto"},
-                {"method": "rff", "solver": "randomized", "landmarks": "auto"},
-                {"method": "rff-pca", "sigma": "median", "landmarks": "auto"},
-                {"kernel": "polynomial", "sigma": "median"},
-                {"size": "auto", "tol": 0.1},
-                {"gamma": "scale", "sigma": "median"},
-            )
-        ),
+        full({"landmarks": "kmeans", "sigma": "median"}),
+        full({"method": "rff", "solver": "randomized", "landmarks": "auto"}),
+        full({"method": "rff-pca", "sigma": "median", "landmarks": "auto"}),
+        full({"kernel": "polynomial", "gamma": "scale", "sigma": "median"}),
+        full({"size": "auto", "tol": 0.1}),
     ],
 )
-@pytest.mark.parametrize("dtype", ["f8", full("f4")])
-def test_components_do_not_depend_on_calibration_rows(options, dtype, X):
-    X, kpca = X.astype(dtype), small(calibration_rows=100, **options)
+def test_components_do_not_depend_on_calibration_rows(options, X):
+    kpca = small(calibration_rows=100, **options)
     numbers = set_aside(X, kpca)
     other = X.copy()
     other[numbers] = np.random.default_rng(1).normal(size=(100, 3)) * 1e3 + 7
@@ -237,8 +211,6 @@ def test_a_share_is_left_out_and_flagged():
     X, clean, told = fitted_to_contaminated_rows(0)
     assert (told.left_out_, clean.left_out_) == (21, 0)
     assert (told.predict(X) == -1).sum() == 21
-    kept, flagged = np.sort(-told.score_samples(X))[-22:-20]
-    assert kept < -told.offset_ < flagged
     assert told.model_.sums.count == 279 - told.calibration_.count
     left_out = set(map(tuple, X[-told.score_samples(X) > -told.offset_]))
     assert len(told.calibration_.rows) == 75
@@ -282,31 +254,17 @@ def test_rows_of_weight_0_are_no_part_of_the_share(X):
 
 def test_what_cannot_be_fitted_is_refused(X):
     frame = pd.DataFrame(X, columns=list("abc"))
+    share, range_of_share = (
+        "give the share of ordinary rows that may be flagged",
+        'give "auto", or a share above 0 and up',
+    )
     refused = [
-        (
-            {"alpha": 0.01, "calibration_rows": 50},
-            "alpha=0.01 needs 199 calibration rows, and 300 rows allow 50: give an alpha",
-        ),
-        (
-            {"alpha": 1e-3},
-            "alpha=0.001 needs 1,999 calibration rows, and 300 rows allow 150: give an alpha of at least 0.014, or",
-        ),
-        *(
-            ({"alpha": wrong}, "give the share of ordinary rows that may be flagged")
-            for wrong in (0, 1, 2.0, "1%", None)
-        ),
-        *(
-            ({"contamination": wrong}, 'give "auto", or a share above 0 and up to 0.5')
-            for wrong in (0.0, 0.6, -1, np.nan, "much", None, True)
-        ),
-        *(
-            ({"calibration_rows": wrong}, f"calibration_rows={wrong!r}: give a number of at least 1")
-            for wrong in (0, -1, 1.5, "many", None)
-        ),
-        (
-            {"kpca": small(method="exact", landmarks="auto", size="auto")},
-            "method='exact' does not take calibration_rows=75: omit one of the two",
-        ),
+        ({"alpha": 0.01, "calibration_rows": 50}, "alpha=0.01 needs 199 calibration rows, and 300 rows allow 50: give"),
+        ({"alpha": 1e-3}, "needs 1,999 calibration rows, and 300 rows allow 150: give an alpha of at least 0.014, or"),
+        *(({"alpha": wrong}, share) for wrong in (0, 1, "1%", None)),
+        *(({"contamination": wrong}, range_of_share) for wrong in (0.0, 0.6, np.nan, "much", None, True)),
+        *(({"calibration_rows": wrong}, f"={wrong!r}: give a number of at least 1") for wrong in (0, 1.5, None)),
+        ({"kpca": small(method="exact", landmarks="auto", size="auto")}, "does not take calibration_rows=75: omit one"),
         ({"kpca": small(refine=2)}, "refine=2 does not take calibration_rows=75"),
     ]
     for options, message in refused:
@@ -325,16 +283,16 @@ def test_what_cannot_be_fitted_is_refused(X):
     found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
     plain = KernelPCADetector(SMALL, alpha=0.1).fit(X, np.arange(300))
     assert found.offset_ == plain.offset_  # labels are not used
-    for method in (found.predict, found.contributions, found.p_values, found.reasons, found.partial_fit):
+    for method in (found.predict, found.contributions, found.p_values, found.partial_fit):
         with pytest.raises(ValueError, match="feature names should match"):
             method(frame[["c", "a", "b"]])
-        with pytest.raises(NotFittedError, match="not fitted yet"):
-            getattr(KernelPCADetector(), "predict" if method == found.partial_fit else method.__name__)(X)
         with pytest.raises(ValueError, match=r"X has 4 features, but KernelPCA(Detector)? is expecting 3"):
             getattr(plain, method.__name__)(np.zeros((3, 4)))
-    with pytest.raises(AttributeError, match=r"has no attribute .partial_fit.: contamination=0\.1: partial_fit leaves"):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        KernelPCADetector().predict(X)
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as caught:
         KernelPCADetector(contamination=0.1).partial_fit(X)
-    assert not hasattr(KernelPCADetector(contamination=0.1), "partial_fit")
+    assert "contamination=0.1: partial_fit leaves no rows out" in str(caught.value.__cause__)
 
 
 def _in_memory(values):
@@ -392,13 +350,10 @@ def test_rows_that_are_not_in_memory_are_left_out_as_others(name, X, tmp_path):
     assert (found.left_out_, int((found.predict(rows) == -1).sum())) == (30, 30)
 
 
-@pytest.mark.parametrize("dtype", ["u1", full("f4")])
-def test_rows_of_other_dtypes(dtype, digits):
-    rows = digits[:300].astype(dtype)
+def test_rows_of_integers(digits):
+    rows = digits[:300]
     found = KernelPCADetector(KernelPCA(5, size=30, random_state=0), alpha=0.1).fit(rows)
     assert found.calibration_.rows.dtype == rows.dtype
-    assert found.contributions(rows[:4]).shape == (4, 64)
-    assert np.isfinite(found.contributions(rows[:4])).all()
     np.testing.assert_array_equal(
         found.contributions(rows[:4] * 1.0).argmax(1), found.contributions(rows[:4]).argmax(1)
     )
@@ -416,19 +371,18 @@ def check_same(found, other, frame):
         assert getattr(other, method)(frame[:2]).tobytes() == getattr(found, method)(frame[:2]).tobytes()
 
 
-@pytest.mark.parametrize("contamination", [full("auto"), 0.05])
-def test_detectors_are_saved_with_their_limit(contamination, frame, tmp_path):
+def test_detectors_are_saved_with_their_limit(frame, tmp_path):
+    contamination = 0.05
     found = KernelPCADetector(SMALL, alpha=0.1, contamination=contamination).fit(frame)
     found.save(tmp_path / "model.zarr")
     loaded = KernelPCADetector.load(tmp_path / "model.zarr")
     check_same(found, loaded, frame)
+    check_same(found, clone(loaded).fit(frame), frame)
     assert (loaded.alpha, loaded.contamination, loaded.left_out_) == (0.1, contamination, found.left_out_)
     loaded.save(tmp_path / "model.zarr")  # the same model
     other = KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3)
     assert (other.contamination, other.left_out_) == ("auto", found.left_out_)
     assert -other.offset_ == found.calibration_.limits(0.3)[COMBINED] != -found.offset_
-    with pytest.raises(SpecError, match="already holds a model made with other options"):
-        other.save(tmp_path / "model.zarr")
     other.save(tmp_path / "model.zarr", overwrite=True)
     assert KernelPCADetector.load(tmp_path / "model.zarr").offset_ == other.offset_
     with pytest.raises(SpecError, match=r"with 75 calibration rows, it must be at least 0.027 and below 1"):
@@ -440,24 +394,12 @@ def test_models_without_a_limit_have_that_for_1_percent(frame, tmp_path):
     kpca.save(tmp_path / "model.zarr")
     loaded = KernelPCADetector.load(tmp_path / "model.zarr")
     assert (loaded.alpha, -loaded.offset_) == (0.01, kpca.model_.calibration.limits(0.01)[COMBINED])
-    loaded.save(tmp_path / "model.zarr")  # the same model
     KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).save(tmp_path / "model.zarr", overwrite=True)
     KernelPCA.load(tmp_path / "model.zarr").partial_fit(frame[:30]).save(tmp_path / "more.zarr")
     assert KernelPCADetector.load(tmp_path / "more.zarr").alpha == 0.01  # the limit was that of fewer rows
     clone(SMALL).fit(frame).save(tmp_path / "plain.zarr")
     with pytest.raises(SpecError, match="the model has no calibration rows"):
         KernelPCADetector.load(tmp_path / "plain.zarr")
-
-
-@pytest.mark.full
-def test_loaded_detectors_can_be_cloned_and_take_more_rows(frame, tmp_path):
-    found = KernelPCADetector(SMALL, alpha=0.1).fit(frame)
-    found.save(tmp_path / "model.zarr")
-    loaded = KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.1)
-    check_same(found, clone(loaded).fit(frame), frame)
-    more = [each.partial_fit(frame[:30]) for each in (found, loaded)]
-    assert more[0].offset_ == more[1].offset_
-    assert [each.calibration_.count for each in more] == [75, 75]
 
 
 def test_detectors_are_pickled_cloned_and_set_as_others(frame, X, detector):
@@ -474,31 +416,22 @@ def test_limits_follow_the_rows_that_partial_fit_adds(X):
     first = KernelPCADetector(SMALL, alpha=0.1).partial_fit(X)
     fitted = KernelPCADetector(SMALL, alpha=0.1).fit(X)
     assert first.offset_ == fitted.offset_
-    sets, offsets, added = [first.calibration_.rows], [first.offset_], [X]
-    rng = np.random.default_rng(1)
+    added, rng = [X], np.random.default_rng(1)
     for number in range(1, 6):
         added.append(rng.normal(size=(100, 3)) * 2)
         first.partial_fit(added[-1], sample_weight=np.full(100, 4.0**number))
-        sets.append(first.calibration_.rows)
-        offsets.append(first.offset_)
-    assert {len(each) for each in sets} == {75}
-    known = [set(map(tuple, each)) for each in sets]
-    assert all(own <= set(map(tuple, np.concatenate(added[: i + 1]))) for i, own in enumerate(known))
-    assert len(known[-1] & set(map(tuple, X))) < 5  # of 75, a share of about 2^-5 of weight
-    shares = [np.mean(np.sum(each**2, axis=1) > 7) for each in (sets[0], sets[-1])]
-    assert shares[0] < 0.2 < shares[1]
+    last = set(map(tuple, first.calibration_.rows))
+    assert len(last) == 75
+    assert last <= set(map(tuple, np.concatenate(added)))
+    assert len(last & set(map(tuple, X))) < 5  # of 75, a share of about 2^-5 of weight
     assert 0.02 <= np.mean(first.predict(rng.normal(size=(2000, 3)) * 2) == -1) <= 0.25
-    assert first.model_.sums.count + len(set.union(*known)) >= 800 >= first.model_.sums.count + 75
 
 
 def test_all_rows_replace_calibration_rows_in_proportion(X):
     found = KernelPCADetector(SMALL, alpha=0.1, calibration_rows=100).fit(X[:250])
     kept = set(map(tuple, found.calibration_.rows))
-    numbers = []
     for i in range(4):
         found.partial_fit(X[250 + i : 251 + i])  # one row is never set aside: at least as many must be added
-        numbers.append(found.calibration_.count)
-    assert set(numbers) == {62}
     assert set(map(tuple, found.calibration_.rows)) == kept
     assert found.model_.sums.count == 250 - 62 + 4
     more = np.random.default_rng(2).normal(size=(1000, 3))
@@ -559,12 +492,6 @@ def test_rows_with_equal_values_are_flagged_alike_one_by_one_and_together(dtype)
     )
 
 
-def test_one_row_has_the_bits_that_it_has_in_a_frame_or_a_list(detector, X):
-    one = detector.statistics(X[:1]).tobytes()
-    assert detector.statistics(X[:1].tolist()).tobytes() == one == detector.statistics(pd.DataFrame(X[:1])).tobytes()
-    assert arrays.statistics(detector.model_, X[:1]).compute().tobytes() == one
-
-
 @pytest.mark.parametrize("kernel", ["linear", "polynomial"])
 def test_a_row_far_along_a_component_is_distant_and_a_row_off_the_components_has_a_residual(kernel):
     rng = np.random.default_rng(0)
@@ -613,26 +540,3 @@ def test_p_values_of_ordinary_rows_are_uniform(detector):
 def test_multiples_of_the_median_length(X):
     found = [KernelPCA(2, sigma=sigma, size=20, random_state=0).fit(X).sigma_ for sigma in ("median", "3 median")]
     np.testing.assert_allclose(found[1], 3 * found[0])
-
-
-@pytest.mark.full
-def test_multiples_of_the_median_length_in_comparisons_and_commands(X, tmp_path, quiet_signals):
-    length = KernelPCA(2, sigma="median", random_state=0).fit(X).sigma_
-    of_comparisons = [
-        bigkpca.compare(X, tmp_path / f"{i}", sigma=sigma, n_components=2, methods="columns", sizes=[20], seeds=1)
-        for i, sigma in enumerate(("3 median", 3 * length, "median"))
-    ]
-    errors = [found.medians[0].eigenvalue_error for found in of_comparisons]
-    np.testing.assert_allclose(errors[0], errors[1])
-    assert errors[0] != errors[2]
-    np.save(tmp_path / "rows.npy", X)
-    options = ["--components", 2, "--seed", 0]
-    done = run("fit", tmp_path / "rows.npy", tmp_path / "model.zarr", "--sigma", "3 median", *options)
-    assert done.exit_code == 0, done.output
-    np.testing.assert_allclose(KernelPCA.load(tmp_path / "model.zarr").sigma_, 3 * length)
-    done = run("fit", tmp_path / "rows.npy", tmp_path / "other.zarr", "--sigma", "2.5", *options)
-    assert KernelPCA.load(tmp_path / "other.zarr").sigma_ == 2.5
-    done = run("fit", tmp_path / "rows.npy", tmp_path / "none.zarr", "--sigma", "3median", *options)
-    assert done.exit_code != 0
-    assert "give a positive number, 'median', or a multiple of it, e.g. '3 median'" in done.output
-    assert not (tmp_path / "none.zarr").exists()

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import zarr
 from scipy.spatial.distance import cdist
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
@@ -126,16 +125,15 @@ def test_every_kind_of_input_gives_the_same_model_and_stored_rows_lazy_scores(X,
     np.testing.assert_array_equal(kpca.fit(pd.DataFrame(X)).transform(pd.DataFrame(X)), expected)
 
 
-def test_components_as_a_share_of_variance_or_all_and_what_a_fitted_model_tells(X, small):
+def test_attributes_and_components_as_a_share_of_variance_or_all(X, small):
     small.fit(X)
-    assert small.n_components_ == 6
-    assert small.eigenvalues_.shape == small.explained_variance_ratio_.shape == (6,)
-    assert small.landmarks_.shape == (60, 64)
+    assert small.eigenvalues_.shape == small.explained_variance_ratio_.shape == (small.n_components_,) == (6,)
     assert small.kernel_ == kernels.Gaussian(small.sigma_)
-    assert KernelPCA(3, method="rff", size=40, random_state=0).fit(X).landmarks_ is None
     assert list(small.get_feature_names_out()[:2]) == ["kernelpca0", "kernelpca1"]
+    assert small.landmarks_.shape == (60, 64)
     assert X.min() - 1 <= small.landmarks_.min()
     assert small.landmarks_.max() <= X.max() + 1
+    assert KernelPCA(3, method="rff", size=40, random_state=0).fit(X).landmarks_ is None
     ratios = KernelPCA(0.5, method="rff-pca", size=60, random_state=0).fit(X).explained_variance_ratio_
     assert ratios[:-1].sum() < 0.5 <= ratios.sum()
     assert 50 <= KernelPCA(None, size=60, random_state=0).fit(X).n_components_ <= 60
@@ -143,14 +141,14 @@ def test_components_as_a_share_of_variance_or_all_and_what_a_fitted_model_tells(
 
 def test_save_and_load(X, tmp_path):
     kernel = kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0)
-    fitted = KernelPCA(4, kernel=kernel, size=50, landmarks=landmarks.KMeans(iterations=2), random_state=5).fit(X)
+    options = {"method": methods.Nystroem("thesis", rank=9), "landmarks": landmarks.Uniform(), "size": 50}
+    fitted = KernelPCA(4, kernel=kernel, random_state=5, **options).fit(X)
     fitted.save(tmp_path / "model.zarr")
     loaded = KernelPCA.load(tmp_path / "model.zarr")
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-    before = (tmp_path / "model.zarr" / "zarr.json").stat().st_mtime_ns
+    assert repr(pickle.loads(pickle.dumps(loaded))) == repr(fitted)
     fitted.save(tmp_path / "model.zarr")  # it is there
-    assert (tmp_path / "model.zarr" / "zarr.json").stat().st_mtime_ns == before
     other = KernelPCA(2, size=20, random_state=0).fit(X)
     with pytest.raises(SpecError, match="already holds"):
         other.save(tmp_path / "model.zarr")
@@ -158,56 +156,20 @@ def test_save_and_load(X, tmp_path):
     assert KernelPCA.load(tmp_path / "model.zarr").n_components_ == 2
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"landmarks": np.arange(128.0).reshape(2, 64)},
-        {"landmarks": [4, 2]},
-        {"landmarks": landmarks.BasicPatterns(threshold=0.5)},
-        {"method": methods.Nystroem("thesis", rank=1), "size": 20},
-        {"method": methods.PrincipalFeatures("alpha"), "n_directions": 7, "size": 20},
-    ],
-)
-def test_estimators_with_values_can_be_cloned_printed_pickled_and_loaded(options, X, tmp_path):
-    kpca = clone(KernelPCA(1, sigma=100.0, random_state=0, **options)).fit(X)
-    expected = kpca.transform(X)
-    kpca.save(tmp_path / "model.zarr")
-    loaded = KernelPCA.load(tmp_path / "model.zarr")
-    for same in (pickle.loads(pickle.dumps(kpca)), loaded, clone(loaded).fit(X)):
-        assert "KernelPCA(" in repr(same)
-        np.testing.assert_allclose(same.transform(X), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("preimage", ["fixed-point", "ridge:size=100,rows=150"])
-def test_pickles_do_not_grow_with_the_training_data(preimage, digits, small):
-    small.set_params(preimage=preimage)
-
-    def without_drawn_rows(X):  # at most 2048 rows
-        kept = small.fit(X.astype(np.float64)).model_.drawn
-        return len(pickle.dumps(small)) - sum(
-            each.nbytes for each in (kept.X, kept.weights, kept.measures, kept.uniform)
-        )
-
-    assert without_drawn_rows(digits) < without_drawn_rows(digits[:200]) + 1000
+def full(*values):
+    return pytest.param(*values, marks=pytest.mark.full)
 
 
 DRAWN = {"drawn_X": 900}  # all, since they are fewer than 2048
 KEPT = [
     ({"preimage": "fixed-point"}, DRAWN),
     ({"preimage": "ridge"}, DRAWN | {"decoder_rows": 900}),
-    pytest.param(
-        {"preimage": "denoising:rows=100", "noise": 1.0}, DRAWN | {"decoder_rows": 100}, marks=pytest.mark.full
-    ),
-    pytest.param({"preimage": "mds"}, DRAWN | {"decoder_rows": 900}, marks=pytest.mark.full),
-    pytest.param(
-        {"preimage": "fixed-point", "landmarks": "uniform"}, DRAWN | {"landmarks": 60}, marks=pytest.mark.full
-    ),
-    pytest.param(
-        {"preimage": "fixed-point", "kernel": "polynomial"}, DRAWN | {"landmarks": 60}, marks=pytest.mark.full
-    ),
-    pytest.param({"preimage": "fixed-point", "refine": 2}, {"landmarks": 900}, marks=pytest.mark.full),
-    ({"preimage": "fixed-point", "method": "rff"}, DRAWN | {"decoder_rows": 900}),
+    ({"method": "rff"}, DRAWN | {"decoder_rows": 900}),
+    full({"preimage": "denoising:rows=100", "noise": 1.0}, DRAWN | {"decoder_rows": 100}),
+    full({"preimage": "mds"}, DRAWN | {"decoder_rows": 900}),
+    full({"landmarks": "uniform"}, DRAWN | {"landmarks": 60}),
+    full({"kernel": "polynomial"}, DRAWN | {"landmarks": 60}),
+    full({"refine": 2}, {"landmarks": 900}),
 ]
 
 
@@ -262,6 +224,8 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
 
 
 def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):
+    one, other = (KernelPCA(3, size=30, random_state=np.random.RandomState(0)) for _ in range(2))
+    np.testing.assert_array_equal(one.fit_transform(X), other.fit(X).transform(X))  # which draw one seed each
     first, second = (KernelPCA(3, size=30).fit(X) for _ in range(2))
     seed = first.model_.provenance["spec"]["random_state"]
     assert seed != second.model_.provenance["spec"]["random_state"]
@@ -272,15 +236,9 @@ def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):
         assert drawn.partial_fit(X).model_.provenance["spec"]["random_state"] == seed
 
 
-def test_fit_transform_draws_one_seed_as_fit_does(X):
-    one, other = (KernelPCA(3, size=30, random_state=np.random.RandomState(0)) for _ in range(2))
-    np.testing.assert_array_equal(one.fit_transform(X), other.fit(X).transform(X))
-
-
 def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path):
     small.fit(X)
-    same = bigkpca.evaluate(small.model_, X, sample=50)
-    assert bigkpca.evaluate(small, X, sample=50).kernel == same.kernel
+    assert bigkpca.evaluate(small, X, sample=50).sampled == 50
     scores = bigkpca.transform(small, X, tmp_path / "scores.zarr")
     np.testing.assert_array_equal(scores[:], small.transform(X))
     stored = small.transform(X, out=tmp_path / "own.zarr")
@@ -289,16 +247,11 @@ def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path)
     rows = bigkpca.reconstruct(small, tmp_path / "scores.zarr", tmp_path / "rows.zarr")
     np.testing.assert_array_equal(rows[:], small.inverse_transform(small.transform(X)))
     assert bigkpca.denoise(small, X[:20], tmp_path / "clean.zarr").shape == (20, 64)
-    for view in (arrays.scores, arrays.feature_map, arrays.residuals, arrays.leverage):
-        np.testing.assert_array_equal(view(small, X).compute(), view(small.model_, X).compute())
-    few = X[:20]
-    np.testing.assert_array_equal(arrays.denoised(small, few).compute(), arrays.denoised(small.model_, few).compute())
+    for view in (arrays.scores, arrays.feature_map, arrays.residuals, arrays.leverage, arrays.denoised):
+        np.testing.assert_array_equal(view(small, X[:20]).compute(), view(small.model_, X[:20]).compute())
     np.testing.assert_array_equal(arrays.preimages(small, scores).compute(), rows[:])
-
-
-def test_functions_that_take_a_model_refuse_anything_else(X, small):
     with pytest.raises(SpecError, match="this KernelPCA has no model: pass a fitted KernelPCA"):
-        bigkpca.evaluate(small, X)
+        bigkpca.evaluate(KernelPCA(), X)
     with pytest.raises(SpecError, match="a ndarray is not a model: pass what fit returned, the path of a model"):
         arrays.scores(X, X)
 

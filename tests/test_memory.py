@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import containers, memory
+from benchmarks import memory
+from bigkpca import kernels
 from tests.helpers.commands import peak_bytes, planned_bytes
 from tests.helpers.files import shared_file
 
@@ -143,21 +144,23 @@ METHODS = [
 MARKS = [pytest.mark.full] * 2 + [pytest.mark.long] * (len(METHODS) - 2)
 
 
+def check_peak(path, options):
+    found = subprocess.run([sys.executable, "-c", _FIT, path, options], capture_output=True, text=True, check=True)
+    used, planned = (int(line) for line in found.stdout.split())
+    assert used * 1024 <= planned, (used * 1024, planned)
+
+
 @pytest.mark.parametrize("options", [pytest.param(each, marks=mark) for each, mark in zip(METHODS, MARKS, strict=True)])
 def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
     rng = np.random.default_rng(0)
     # Of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity.
     X = rng.normal(size=(ROWS, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS, 300))
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
-    command = [sys.executable, "-c", _FIT, str(tmp_path / "rows.npy"), options]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    used, planned = (int(line) for line in found.split())
-    assert used * 1024 <= planned, (used * 1024, planned)
+    check_peak(str(tmp_path / "rows.npy"), options)
 
 
-@pytest.mark.long
-def test_every_container_is_streamed_in_the_memory_of_the_dask_array(tmp_path):
-    path = containers.made(tmp_path, 400_000)  # 320 MB
-    peaks = {name: min(containers.peak(name, path, 500)[0] for _ in range(2)) for name in containers.CONTAINERS}
-    for name, array in containers.REFERENCES.items():
-        assert peaks[name] <= 1.2 * peaks[array], (name, peaks)
+@pytest.mark.full
+def test_the_peak_of_a_precomputed_matrix_stays_below_its_plan(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(3000, 10)).astype(np.float32)
+    np.save(tmp_path / "gram.npy", kernels.Gaussian(3.0).gram(rows))
+    check_peak(str(tmp_path / "gram.npy"), "dict(kernel='precomputed', n_components=20)")

@@ -48,9 +48,7 @@ def assert_same(found, expected, make):
 
 
 @every_kind
-@pytest.mark.parametrize(
-    "dtype", ["f4", pytest.param("f8", marks=pytest.mark.full), pytest.param("i8", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("dtype", ["f4", pytest.param("i8", marks=pytest.mark.full)])
 def test_every_method_gives_what_it_gives_for_numpy(kind, dtype):
     make, rows = KINDS[kind], (10 * X).astype(dtype)
     plain, kpca = estimator().fit(rows), estimator().fit(make(rows))
@@ -68,39 +66,24 @@ def test_every_method_gives_what_it_gives_for_numpy(kind, dtype):
 
 
 @every_kind
-def test_weights_standardising_and_learned_preimages_take_tensors(kind):
+def test_weights_learned_preimages_matrices_and_added_rows_can_be_tensors(kind):
     make, weights = KINDS[kind], np.arange(1100) % 3.0
     for options, of in (
         ({"standardize": True}, weights[:300]),
         ({"preimage": "ridge"}, None),
         ({"method": "rff"}, None),
-        ({"method": "exact", "size": "auto"}, None),
+        ({"kernel": "precomputed", "size": "auto"}, None),
     ):
         with case(options):
-            plain = estimator(**options).fit(X[:300], sample_weight=of)
-            kpca = estimator(**options).fit(make(X[:300]), sample_weight=None if of is None else make(of))
-            assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+            rows = X[:300] @ X[:300].T if "kernel" in options else X[:300]
+            plain = estimator(**options).fit(rows, sample_weight=of)
+            kpca = estimator(**options).fit(make(rows), sample_weight=None if of is None else make(of))
+            assert_same(kpca.transform(make(rows[:7])), plain.transform(rows[:7]), make)
             if "preimage" in options:
-                Y = np.zeros((2, 3))
-                assert_same(kpca.inverse_transform(make(Y)), plain.inverse_transform(Y), make)
-
-
-@every_kind
-def test_kernel_matrices_can_be_tensors(kind):
-    make, K = KINDS[kind], np.exp(-0.1 * ((X[:90, None] - X[None, :90]) ** 2).sum(axis=2))
-    plain, kpca = (estimator(kernel="precomputed", size="auto").fit(each) for each in (K, make(K)))
-    assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
-    assert_same(kpca.transform(make(K[:7])), plain.transform(K[:7]), make)
-
-
-@every_kind
-def test_partial_fit_takes_tensors(kind):
-    make = KINDS[kind]
-    plain, kpca = estimator(), estimator()
-    for part in (X[:200], X[200:220], X[220:400]):
-        plain.partial_fit(part)
-        kpca.partial_fit(make(part))
-        assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
+                assert_same(kpca.inverse_transform(make(X[:2, :3])), plain.inverse_transform(X[:2, :3]), make)
+            if of is None and "kernel" not in options:
+                added = kpca.partial_fit(make(X[300:400])).eigenvalues_
+                assert_array_equal(added, plain.partial_fit(X[300:400]).eigenvalues_)
 
 
 @every_kind
@@ -125,19 +108,14 @@ def test_functions_and_lazy_arrays_take_tensors(kind, tmp_path):
     options = {"n_components": 3, "size": 20, "device": "cpu"}
     plain = bigkpca.fit(rows, tmp_path / "plain.zarr", **options)
     model = bigkpca.fit(make(rows), tmp_path / "model.zarr", **options)
-    with pytest.raises(SpecError, match="already"):
-        bigkpca.fit(make(2 * rows), tmp_path / "plain.zarr", **options)
     bigkpca.fit(make(rows), tmp_path / "plain.zarr", **options)  # the same rows
     assert_array_equal(model.solution.components, plain.solution.components)
     scores = bigkpca.transform(plain, rows, tmp_path / "plain", device="cpu")[:]
     assert_array_equal(bigkpca.transform(plain, make(rows), tmp_path / "scores", device="cpu")[:], scores)
-    assert_array_equal(bigkpca.transform(plain, rows, tmp_path / "scores", device="cpu")[:], scores)  # nothing to do
     assert_array_equal(
         bigkpca.reconstruct(plain, make(scores), tmp_path / "rows")[:],
         bigkpca.reconstruct(plain, scores, tmp_path / "other rows")[:],
     )
-    found, other = (bigkpca.evaluate(plain, each, sample=50) for each in (make(rows), rows))
-    assert repr(found) == repr(other)
     for function in (arrays.scores, arrays.residuals):
         assert_array_equal(function(plain, make(rows)).compute(), function(plain, rows).compute())
 
@@ -171,12 +149,9 @@ def test_rows_on_a_device_are_computed_there_by_default():
 def test_workers_get_tensors_as_arrays_of_numpy(kind, two_processes):
     make, plain = KINDS[kind], estimator().fit(X)
     with two_processes.client.as_current():
-        for device in ("cpu", None):
-            kpca = estimator(device=device).fit(make(X))
-            assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
-            found = kpca.transform(make(X))
-            assert type(found) is type(make(X))
-            assert_allclose(on_host(found), plain.transform(X), rtol=1e-9, atol=1e-9)
+        kpca = estimator(device=None).fit(make(X))
+        assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
+        assert_allclose(on_host(kpca.transform(make(X))), plain.transform(X), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("stacked", [False, True])

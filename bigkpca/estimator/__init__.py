@@ -22,10 +22,11 @@ from bigkpca.estimator.inputs import (
     PREIMAGES,
     RESIDUALS,
     SCORES,
-    SCORES_LIKE_ROWS,
     RowsInput,
     framing_what_is_in_memory,
     in_kind,
+    lazy_scores_like_rows,
+    like_rows,
     with_starts,
 )
 from bigkpca.estimator.parameters import (
@@ -33,12 +34,11 @@ from bigkpca.estimator.parameters import (
     check_takes_more_rows,
     is_precomputed,
     only_if,
-    run_of,
     spec_of,
 )
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.progress import Progress
+from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import in_frame
 from bigkpca.fitting.merge import extend, of_first_batch, spec_like
 from bigkpca.fitting.preimage import of_leading
@@ -63,216 +63,7 @@ if TYPE_CHECKING:
 
 
 @framing_what_is_in_memory
-class ModelMethods(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Attributes and methods of KernelPCA that use its `model_`. Before the fit, attributes raise AttributeError.
-    `set_output` wraps methods of classes that have scikit-learn's mixin."""
-
-    model_: Model
-    noise: float | None
-    dtype: Any
-    device: str | None
-
-    @property
-    def eigenvalues_(self) -> Array:
-        """Eigenvalues of the (centred) Gram matrix, (r,)."""
-        return self.model_.solution.eigenvalues
-
-    @property
-    def explained_variance_ratio_(self) -> Array:
-        """eigenvalues_ divided by an upper bound on the trace, (r,).
-
-        Never too large for Nyström with a positive semidefinite kernel; an estimate for columns, random features and
-        other kernels.
-        """
-        return self.model_.solution.explained_variance_ratio
-
-    @property
-    def certificate_(self) -> Certificate:
-        """Error bounds and estimates of the fit, and a trust rating for each component."""
-        return self.model_.certificate
-
-    @property
-    def captured_(self) -> Captured | None:
-        """The share of the columns that the scores explain, beside linear PCA; None if it is not known."""
-        return self.model_.captured
-
-    @property
-    def n_components_(self) -> int:
-        """Number of components kept."""
-        return self.model_.components
-
-    @property
-    def landmarks_(self) -> Array | None:
-        """Landmarks in the units of the data, (l, d); None for random features."""
-        return self.model_.features.landmarks_in_user_units()
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel with its parameters."""
-        return self.model_.features.kernel
-
-    @property
-    def sigma_(self) -> float | None:
-        """Length of the kernel; None if it has none."""
-        return getattr(self.kernel_, "sigma", None)
-
-    @property
-    def gamma_(self) -> float | None:
-        """Inverse width of the kernel as in scikit-learn, 1 / (2 sigma²) for the Gaussian; None if it has none."""
-        given = self.model_.provenance.get("spec", {}).get("gamma")
-        return given if isinstance(given, float) else getattr(self.kernel_, "gamma", None)
-
-    @property
-    def eigenvectors_(self) -> Array:
-        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r), if the model keeps all rows.
-
-        Scores of the fitted rows are eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass.
-
-        Raises AttributeError for other models.
-        """
-        model = self.model_
-        if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
-            raise AttributeError(
-                "only models fitted with method='exact' or refine have eigenvectors_; for other models, scores of the "
-                "fitted rows divided by sqrt(eigenvalues_) approximate them"
-            )
-        return model.solution.components * np.sqrt(model.solution.eigenvalues)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-    @overload
-    def transform(self, X: Array) -> Array: ...
-    @overload
-    def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
-    @overload
-    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
-    @overload
-    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
-    def transform(
-        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
-    ) -> Any:
-        """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
-
-        A PyTorch tensor or CuPy array gives one on the same device. A Dask frame gives a lazy Dask frame with
-        the same index and divisions, partition by partition, without counting rows. A DataArray gives a DataArray with
-        the dim and coordinates of its rows and a dim "component", lazy if the input is backed by Dask. A Dask array
-        with unknown chunk sizes is processed chunk by chunk, without counting rows, and its scores have the same
-        chunks. If `set_output` requests a frame, in-memory input other than tensors gives one; other results stay lazy.
-
-        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it, too.
-
-        Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
-        """
-        check_is_fitted(self)
-        if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, n_components=n_components, device=self.device)
-        if dtype is not None or n_components is not None:
-            raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
-        output = SCORES if self.dtype else SCORES_LIKE_ROWS
-        if is_dask_frame(X):
-            return in_frame(self._checked_frame(X), output.lazy, self.model_, self.get_feature_names_out())
-        return in_kind(X, output.of(self._matching_rows(X, self.model_), self.model_, self.device), "scores")
-
-    def inverse_transform(self, Y: Any, out: AnyPath | None = None, *, start: Any = None) -> Any:
-        """Pre-images (n, d) of scores Y (n, r).
-
-        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
-        frames and DataArrays give the same kind, as in `transform`; the columns are "feature" in a DataArray, and have
-        the names of the fit in a Dask frame. With `out`, pre-images are streamed to that path, and its Zarr array is
-        returned.
-
-        `start` are rows (n, d) at which iterations start, instead of a linear map of the scores; only for scores and
-        rows in memory, and without effect on methods that do not iterate.
-
-        Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
-        One pass.
-        """
-        check_is_fitted(self)
-        if start is not None and (out is not None or is_lazy(Y) or is_lazy(start)):
-            raise SpecError(
-                "start works only with scores and rows in memory and without out: load them, or use denoise"
-            )
-        if out is not None:
-            return reconstruct(self.model_, Y, out)
-        names = getattr(self, "feature_names_in_", None)
-        if is_dask_frame(Y):
-            return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
-        scores = open_scores(self.model_, Y, counted=False)
-        used = of_leading(self.model_, scores.shape[1])
-        if start is not None:
-            scores = with_starts(scores, self._matching_rows(start, self.model_))
-        found = PREIMAGES.of(scores, used)
-        return in_kind(Y, found, "rows", "feature")
-
-    def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
-        """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.
-
-        The result is a NumPy array for in-memory input, and a lazy Dask array for Dask, Zarr and paths. Tensors, Dask
-        frames and DataArrays keep their form, and stay lazy if they are lazy. With `out`, the result is a Zarr array at
-        that path.
-
-        Raises the errors of `transform`, and SpecError for kernels without pre-images. One pass.
-        """
-        check_is_fitted(self)
-        if out is not None:
-            return denoise(self.model_, X, out)
-        if is_dask_frame(X):
-            return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
-        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
-        return X.copy(data=found) if is_data_array(X) else in_kind(X, found, "rows")
-
-    @only_if(check_restores_rows)
-    def score(self, X: Any, y: None = None) -> float:
-        """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
-
-        Errors are in the units of the data, with `standardize` in standard deviations of the columns, and times
-        `column_weights`. So a grid search cannot choose these two parameters. Pre-images are computed from the scores
-        alone; with `noise`, they are those of X with that noise added, compared with X itself. Raises the errors of
-        `transform`.
-        """
-        check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_, counted=True)
-        with RunOptions().engine() as engine:
-            return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
-
-    def residual(self, X: Any) -> Any:
-        """Residuals |φ(x) - φ^(x)|² of rows X (n, d), (n,): the part of k(x, x) not captured by the scores.
-
-        Residuals are large for novel rows. The result is a NumPy array for in-memory input, a lazy Dask array for Dask,
-        Zarr and paths, a lazy Series for Dask frames, and for tensors and DataArrays the same kind. Raises the errors
-        of `transform`. One pass.
-        """
-        check_is_fitted(self)
-        if is_dask_frame(X):
-            return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
-        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_, self.device), "residual")
-
-    def to_sklearn(self) -> FittedKernelPCA:
-        """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.
-
-        It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
-        check_is_fitted(self)
-        model = self.model_
-        return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
-
-    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). No pass.
-
-        Raises SpecError for a kernel or features without operators in ONNX, if the library onnx is missing, and if the
-        file already exists, unless `overwrite` is set.
-        """
-        check_is_fitted(self)
-        export_model(self.model_, path, overwrite=overwrite)
-
-
-@framing_what_is_in_memory
-class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel PCA for data that do not fit in memory.
 
     Scores are (v(x) - mean) @ components, where v(x) are the kernels of a row with the landmarks, or its random
@@ -282,13 +73,12 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_components : int, float in (0, 1), or None
-        Number of components, the share of variance that they must explain, or None for the numerical rank.
-        `n_components_` is smaller if the rank is smaller, with a FewerComponentsWarning unless the number is the
-        default.
+        Number of components, the share of variance that they must explain, or None for the numerical rank. Fewer are
+        kept if the rank is smaller, with a FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
         A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
-        "precomputed", `fit` takes the square kernel matrix (n, n), and `transform` takes kernels with the fitted rows,
-        (m, n). The matrix is held in memory.
+        "precomputed", `fit` takes the kernel matrix (n, n), which is held in memory, and `transform` takes kernels with
+        the fitted rows, (m, n).
     sigma : float, "median", or a multiple such as "3 median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
@@ -317,17 +107,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Whether to centre in feature space.
     standardize : bool
         Whether to scale columns to mean 0 and standard deviation 1 first; sigma then refers to the scaled columns. The
-        columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one: its mean squared
-        distance between two rows is 2, as that of every other column.
+        columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one column.
     column_weights : mapping of str to float, (d,) array of float, or None
         Factors w_c of the columns, after standardising: squared distances count w_c² times. A mapping sets those of
-        some columns by name, e.g. {"distance": 2.5}; the name of a column of categories stands for all its columns of 0
-        and 1. Gridded data usually have sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as
-        pre-image.
+        some columns, or columns of categories, by name, e.g. {"distance": 2.5}. Gridded data usually have
+        sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as pre-image.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
-        would change the bounds or leading eigenvalues by more than 0.01 (recorded in the choices of the model). With
-        None, scores of float32 rows are float32.
+        would change the bounds or leading eigenvalues by more than 0.01. With None, scores of float32 rows are float32.
     solver : "auto", "dense" or "randomized"
         Eigensolver for random features; "auto" uses randomized above 8192 features, in 4 passes without a D x D matrix.
     refine : int
@@ -343,7 +130,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
         are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
     calibration : "random" or "last"
-        Which rows these are. The last ones suit rows that come in time, which resemble those before them.
+        Which rows these are. The last ones suit rows that come in time.
     random_state : int, RandomState or None
         Seed of all random numbers. None draws a seed, which the model records.
     block_rows : int or None
@@ -352,8 +139,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         Refuse a fit whose process would need more; with `tol`, stop the growth of the size. Nothing else depends on it.
     device : str or None
         Device that computes the passes of a fit, and scores and residuals of rows in memory: "cuda" for a GPU, other
-        names as in `bigkpca.fit`. None: the device that holds the rows, or else the processor. Lazy results, results
-        for at most 1024 rows, and pre-images are always computed on the processor. Experimental.
+        names as in `bigkpca.fit`. None: the device that holds the rows, or else the processor, which always computes
+        lazy results, results for at most 1024 rows, and pre-images. Experimental.
     verbose : bool or Progress
         True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
     kernel_params : dict, optional
@@ -370,8 +157,7 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     landmarks_ : (l, d) or None
         Landmarks in the units of the data; None for random features.
     eigenvectors_ : (n, r) float64
-        Unit eigenvectors of the (centred) Gram matrix, for models that keep all rows: method="exact", or `refine`. For
-        others, scores of the fitted rows divided by √eigenvalues_ approximate them.
+        Unit eigenvectors of the (centred) Gram matrix, only of models that keep all rows (method="exact", `refine`).
     kernel_ : Kernel
         The kernel with its parameters.
     sigma_, gamma_ : float or None
@@ -390,10 +176,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Passes over the data: a bounded sample and one full pass. standardize and rff-pca add one each,
-    and the randomized solver adds three. If rounding in float32 would matter, the fit is repeated in float64. Identical
-    bits require the same input chunks and block_rows, since sums run over blocks of whole chunks. Source:
-    `docs/numerics.md`.
+    Passes over the data: a bounded sample and one full pass; standardize and rff-pca add one each, and the randomized
+    solver adds three. Identical bits require the same input chunks and block_rows, since sums run over blocks of whole
+    chunks. Source: `docs/numerics.md`.
 
     Examples
     --------
@@ -408,7 +193,6 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     """
 
     _like = False  # whether the features are those of another model
-    _size: int | None = None  # number of landmarks that a first call of partial_fit chose
 
     def __init__(
         self,
@@ -502,10 +286,14 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         MemoryLimitError
             The fit needs more than `memory_limit`.
         """
-        # Paths are recorded as the command line records them, so that both make the same model.
         rows = weighted(self._rows(X, reset=True), sample_weight)
-        identity = identity_of(rows) if is_path(X) else None
-        return self._fitted(rows, like, identity)
+        # Paths are recorded as the command line records them, so that both make the same model.
+        return self._fitted(rows, like, identity_of(rows) if is_path(X) else None)
+
+    def _run(self, rows: Rows) -> RunOptions:
+        """The options of a run over these rows."""
+        options = RunOptions(memory=self.memory_limit, device=self.device, progress=shown(self.verbose))
+        return options.on(rows)
 
     def _fitted(
         self,
@@ -515,20 +303,22 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         kept: KeptFeatures | None = None,
         spec: FitSpec | None = None,
     ) -> Self:
-        run = run_of(self).on(rows)
+        run = self._run(rows)
         before = None if like is None else models.model_of(like)
         with run.engine() as engine:
             if spec is None:
                 spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like, self._size = like is not None, None
+        self._like = like is not None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
         """The spec of the parameters, with the seed of an earlier model unless random_state is a number."""
-        fixed = isinstance(self.random_state, int | np.integer)
-        spec = spec_of(self) if fixed else spec_of(self, FitSpec.of(model).random_state)
-        return spec if self._size is None or spec.size != "auto" else spec.at(self._size)
+        before, fixed = FitSpec.of(model), isinstance(self.random_state, int | np.integer)
+        spec = spec_of(self, None if fixed else before.random_state)
+        if isinstance(before.size, int) and spec.size == "auto" and spec.tol is None:  # which a first batch chose
+            return spec.at(before.size)
+        return spec
 
     @overload
     def fit_transform(
@@ -558,8 +348,12 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
             return self.fit(X, sample_weight=sample_weight, like=like).transform(X)
         rows, kept = weighted(self._rows(X, reset=True), sample_weight), KeptFeatures()
         self._fitted(rows, like, kept=kept)
-        output = SCORES if self.dtype else SCORES_LIKE_ROWS
-        return in_kind(X, output.of(rows, self.model_, self.device, kept), "scores")
+        return in_kind(X, self._scores(rows, kept), "scores")
+
+    def _scores(self, rows: Rows, kept: KeptFeatures | None = None) -> Any:
+        """Scores of rows, lazy unless these are in memory, in float32 for rows in float32 unless a dtype is set."""
+        found = SCORES.of(rows, self.model_, self.device, kept)
+        return found if self.dtype else like_rows(found, rows)
 
     @only_if(check_takes_more_rows)
     def partial_fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
@@ -567,11 +361,9 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
 
         The first call is `fit`, with at least five rows for each landmark or component that is asked for; if the size
         is left open, there are at most a fifth as many landmarks as rows. Later calls, and all after `fit` and `load`,
-        read a sample of the new rows and make one pass over them; signs follow the previous model. If they are far from
-        all landmarks, a FarRowsWarning reports it; `fit` on a dataset with all rows then finds new landmarks.
-
-        Between calls, n_components, noise, memory_limit, device and a random_state that is not a number can change; the
-        model keeps the seed of its fit.
+        make one pass over the new rows, and signs follow the previous model. If they are far from all landmarks, a
+        FarRowsWarning reports it. Between calls, n_components, noise, memory_limit, device and a random_state that is
+        not a number can change.
 
         Parameters
         ----------
@@ -592,10 +384,8 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
         rows = weighted(self._rows(X, reset=first), sample_weight)
         if first:
             spec = of_first_batch(spec_of(self), rows)
-            self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
-            self._size = spec.size if isinstance(spec.size, int) else None
-            return self
-        run, spec = run_of(self).on(rows), self._spec_after(self.model_)
+            return self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
+        run, spec = self._run(rows), self._spec_after(self.model_)
         with run.engine() as engine:
             if self._like:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
@@ -613,6 +403,189 @@ class KernelPCA(ModelMethods, BaseEstimator):  # type: ignore[misc]
     def __radd__(self, other: Any) -> Self:
         """Support `sum`, which starts at 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    @property
+    def eigenvalues_(self) -> Array:
+        """Eigenvalues of the (centred) Gram matrix, (r,)."""
+        return self.model_.solution.eigenvalues
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """eigenvalues_ divided by an upper bound on the trace, (r,): never too large for Nyström with a positive
+        semidefinite kernel; an estimate for columns, random features and other kernels."""
+        return self.model_.solution.explained_variance_ratio
+
+    @property
+    def certificate_(self) -> Certificate:
+        """Error bounds and estimates of the fit, and a trust rating for each component."""
+        return self.model_.certificate
+
+    @property
+    def captured_(self) -> Captured | None:
+        """The share of the columns that the scores explain, beside linear PCA; None if it is not known."""
+        return self.model_.captured
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components kept."""
+        return self.model_.components
+
+    @property
+    def landmarks_(self) -> Array | None:
+        """Landmarks in the units of the data, (l, d); None for random features."""
+        return self.model_.features.landmarks_in_user_units()
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel with its parameters."""
+        return self.model_.features.kernel
+
+    @property
+    def sigma_(self) -> float | None:
+        """Length of the kernel; None if it has none."""
+        return getattr(self.kernel_, "sigma", None)
+
+    @property
+    def gamma_(self) -> float | None:
+        """Inverse width of the kernel as in scikit-learn, 1 / (2 sigma²) for the Gaussian; None if it has none."""
+        given = self.model_.provenance.get("spec", {}).get("gamma")
+        return given if isinstance(given, float) else getattr(self.kernel_, "gamma", None)
+
+    @property
+    def eigenvectors_(self) -> Array:
+        """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r); scores of these rows are
+        eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass. Raises AttributeError for models that
+        do not keep all rows."""
+        model = self.model_
+        if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
+            raise AttributeError(
+                "only models fitted with method='exact' or refine have eigenvectors_; for other models, scores of the "
+                "fitted rows divided by sqrt(eigenvalues_) approximate them"
+            )
+        return model.solution.components * np.sqrt(model.solution.eigenvalues)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    @overload
+    def transform(self, X: Array) -> Array: ...
+    @overload
+    def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
+    @overload
+    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
+    @overload
+    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
+    def transform(
+        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
+    ) -> Any:
+        """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
+
+        A PyTorch tensor or CuPy array gives one on the same device; a Dask frame gives a lazy Dask frame with the same
+        index and divisions; a DataArray gives one with the dim and coordinates of its rows and a dim "component", lazy
+        if it is backed by Dask. Rows of Dask frames, and of Dask arrays with unknown chunk sizes, are not counted. If
+        `set_output` requests a frame, in-memory input other than tensors gives one; other results stay lazy.
+
+        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
+        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it, too.
+
+        Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return transform(self.model_, X, out, dtype=dtype, n_components=n_components, device=self.device)
+        if dtype is not None or n_components is not None:
+            raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
+        if is_dask_frame(X):
+            view = SCORES.lazy if self.dtype else lazy_scores_like_rows
+            return in_frame(self._checked_frame(X), view, self.model_, self.get_feature_names_out())
+        return in_kind(X, self._scores(self._matching_rows(X, self.model_)), "scores")
+
+    def inverse_transform(self, Y: Any, out: AnyPath | None = None, *, start: Any = None) -> Any:
+        """Pre-images (n, d) of scores Y (n, r), in the containers of `transform`: the columns are "feature" in a
+        DataArray, and have the names of the fit in a Dask frame. With `out`, pre-images are streamed to that path, and
+        its Zarr array is returned.
+
+        `start` are rows (n, d) at which iterations start, instead of a linear map of the scores; only for scores and
+        rows in memory, and without effect on methods that do not iterate.
+
+        Raises SpecError for scores of another width or model and for kernels without pre-images, and DataError for NaN.
+        One pass.
+        """
+        check_is_fitted(self)
+        if start is not None and (out is not None or is_lazy(Y) or is_lazy(start)):
+            raise SpecError(
+                "start works only with scores and rows in memory and without out: load them, or use denoise"
+            )
+        if out is not None:
+            return reconstruct(self.model_, Y, out)
+        names = getattr(self, "feature_names_in_", None)
+        if is_dask_frame(Y):
+            return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
+        scores = open_scores(self.model_, Y, counted=False)
+        used = of_leading(self.model_, scores.shape[1])
+        if start is not None:
+            scores = with_starts(scores, self._matching_rows(start, self.model_))
+        found = PREIMAGES.of(scores, used)
+        return in_kind(Y, found, "rows", "feature")
+
+    def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
+        """Denoised rows (n, d): transform and inverse_transform in one step, with iterations that start at X.
+
+        In the containers of `transform`; with `out`, a Zarr array at that path. Raises the errors of `transform`, and
+        SpecError for kernels without pre-images. One pass.
+        """
+        check_is_fitted(self)
+        if out is not None:
+            return denoise(self.model_, X, out)
+        if is_dask_frame(X):
+            return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
+        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
+        return X.copy(data=found) if is_data_array(X) else in_kind(X, found, "rows")
+
+    @only_if(check_restores_rows)
+    def score(self, X: Any, y: None = None) -> float:
+        """Negative mean squared error of pre-images over all entries of X (n, d), in one pass. Larger is better.
+
+        Errors are in the units of the data, with `standardize` in standard deviations of the columns, and times
+        `column_weights`: a grid search cannot choose these two parameters. With `noise`, pre-images are those of X with
+        that noise added. Raises the errors of `transform`.
+        """
+        check_is_fitted(self)
+        rows = self._matching_rows(X, self.model_, counted=True)
+        with RunOptions().engine() as engine:
+            return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
+
+    def residual(self, X: Any) -> Any:
+        """Residuals |φ(x) - φ^(x)|² of rows X (n, d), (n,): the part of k(x, x) not captured by the scores.
+
+        Residuals are large for novel rows. In the containers of `transform`, but a lazy Series for Dask frames. Raises
+        the errors of `transform`. One pass.
+        """
+        check_is_fitted(self)
+        if is_dask_frame(X):
+            return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_, self.device), "residual")
+
+    def to_sklearn(self) -> FittedKernelPCA:
+        """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.
+
+        It can be pickled, and needs only NumPy, SciPy and scikit-learn."""
+        check_is_fitted(self)
+        model = self.model_
+        return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
+
+    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
+        """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). No pass.
+
+        Raises SpecError for a kernel or features without operators in ONNX, if the library onnx is missing, and if the
+        file already exists, unless `overwrite` is set.
+        """
+        check_is_fitted(self)
+        export_model(self.model_, path, overwrite=overwrite)
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; does nothing if it is already saved at `path`.

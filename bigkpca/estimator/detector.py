@@ -36,28 +36,24 @@ from bigkpca.numerics.calibration import (
 from bigkpca.numerics.display import at_most
 from bigkpca.numerics.model import Model
 
-_ALL = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
-_COMBINED = RowOutput(
-    lambda model, rows: arrays.statistics(model, rows)[:, COMBINED],
-    lambda rows, model, engine: projection.statistics_of_rows(rows, model, engine)[:, COMBINED],
-    lambda rows, model: projection.few_statistics(rows, model)[:, COMBINED],
-)
+_STATISTICS = RowOutput(arrays.statistics, projection.statistics_of_rows, projection.few_statistics)
 _FITS = 3  # each without the rows that the one before found to be the most unusual
 
 
-def _check_leaves_none_out(detector: Any) -> None:
+def _check_leaves_none_out(detector: Any) -> bool:
     """Raise SpecError for a contamination, with which no rows can be added after the fit."""
     if _share(detector.contamination) is not None:
         raise SpecError(f"contamination={detector.contamination}: partial_fit leaves no rows out; use 'auto', or fit")
+    return True
 
 
 class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     """Find unusual rows, of data that do not fit in memory, by kernel PCA.
 
     A row is unusual if the components leave much of it out (its residual), or if it is far from the mean along the
-    components (its distance, Hotelling's T²). Whichever is rarer among the fitted rows is compared with a limit, which
-    comes from rows that took no part in the fit: a new row of the same distribution exceeds it with a probability of at
-    most `alpha`, whatever the distribution is.
+    components (its distance, Hotelling's T²). Whichever is rarer is compared with a limit from rows that took no part
+    in the fit: a new row of the same distribution exceeds it with a probability of at most `alpha`, whatever the
+    distribution is.
 
     Parameters
     ----------
@@ -68,9 +64,9 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     alpha : float
         The share of ordinary rows that may be flagged: the probability of a false alarm.
     contamination : "auto", or float in (0, 0.5]
-        "auto": rows above the limit for `alpha` are flagged. A share: the fitted rows contain this share of unusual
-        ones. That many rows, those with the largest statistics, are left out, and the fit is repeated without them
-        until they stay the same, at most three times; the limit then flags this share of the fitted rows.
+        "auto": rows above the limit for `alpha` are flagged. A share of unusual rows among the fitted ones: that many
+        rows, those with the largest statistics, are left out, and the fit is repeated without them until they stay the
+        same, at most three times; the limit then flags this share of the fitted rows.
     calibration_rows : int
         Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
     random_state : int, optional
@@ -215,14 +211,22 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         A NumPy array for rows in memory, a lazy Dask array or frame for Dask, Zarr and paths, and for tensors and
         DataArrays the same kind. Raises the errors of `KernelPCA.transform`.
         """
-        return self._of_rows(X, _ALL, STATISTICS)
+        check_is_fitted(self)
+        if is_dask_frame(X):
+            return projection.in_frame(self._checked_frame(X), _STATISTICS.lazy, self.model_, STATISTICS)
+        return in_kind(X, self._statistics(X), "statistics", "statistic")
+
+    def _statistics(self, X: Any) -> Any:
+        rows = self._matching_rows(X, self.model_)
+        return _STATISTICS.of(rows, self.model_, self.device or self.kpca_.device)
 
     def score_samples(self, X: Any) -> Any:
         """Minus the combined statistic of each row of X (n, d), (n,): lower for more unusual rows. One pass.
 
         In the containers of `statistics`.
         """
-        return -self._of_rows(X, _COMBINED, ("combined",))
+        values = self.statistics(X)
+        return -(values[STATISTICS[COMBINED]] if is_dask_frame(X) else values[:, COMBINED])
 
     def decision_function(self, X: Any) -> Any:
         """`score_samples` less `offset_`, (n,): negative for rows that are flagged."""
@@ -275,16 +279,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
     def _in_memory(self, X: Any) -> Array:
         """The statistics (3, n) of rows X (n, d)."""
         check_is_fitted(self)
-        rows = self._matching_rows(X.compute() if is_dask_frame(X) else X, self.model_)
-        return np.asarray(_ALL.of(rows, self.model_, self.device or self.kpca_.device)).T
-
-    def _of_rows(self, X: Any, output: RowOutput, names: tuple[str, ...]) -> Any:
-        check_is_fitted(self)
-        if is_dask_frame(X):
-            found = projection.in_frame(self._checked_frame(X), output.lazy, self.model_, names)
-            return found if len(names) > 1 else found[names[0]]
-        values = output.of(self._matching_rows(X, self.model_), self.model_, self.device or self.kpca_.device)
-        return in_kind(X, values, "statistics", "statistic")
+        return np.asarray(self._statistics(X.compute() if is_dask_frame(X) else X)).T
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the model with its calibration and limit, as `KernelPCA.save`."""
@@ -324,7 +319,7 @@ def _limit_for(alpha: Any, model: Model, left_out: int = 0) -> Limit:
 
 def _values(rows: Rows, kpca: KernelPCA) -> Array:
     """The statistics of all rows, (n, 3), in memory; less than any other for rows of weight 0."""
-    found = _ALL.of(rows, kpca.model_, kpca.device)
+    found = _STATISTICS.of(rows, kpca.model_, kpca.device)
     values = np.asarray(found if in_memory(rows) else found.compute())
     return values if rows.weights is None else np.where(rows.weights.of(0, len(values))[:, None] > 0, values, -np.inf)
 

@@ -62,21 +62,16 @@ class RowOutput:
 SCORES = RowOutput(arrays.scores, projection.score_rows, projection.few_scores)
 
 
-def _like_rows(scores: Any, rows: Any) -> Any:
+def like_rows(scores: Any, rows: Any) -> Any:
     """Scores, converted to float32 if the rows are float32, as in scikit-learn, even if the model computes in
     float64."""
     return scores.astype(rows.dtype) if rows.dtype == np.float32 and scores.dtype != rows.dtype else scores
 
 
-def _lazy_scores(model: Model, rows: Any) -> Any:
-    return _like_rows(arrays.scores(model, rows), rows)
+def lazy_scores_like_rows(model: Model, rows: Any) -> Any:
+    return like_rows(arrays.scores(model, rows), rows)
 
 
-SCORES_LIKE_ROWS = RowOutput(
-    _lazy_scores,
-    lambda rows, model, engine: _like_rows(projection.score_rows(rows, model, engine), rows),
-    lambda rows, model: _like_rows(projection.few_scores(rows, model), rows),
-)
 PREIMAGES = RowOutput(
     arrays.preimages,
     lambda Y, model, engine: projection.reconstruct_rows(Y, model, projection.block_preimages, engine).rows,
@@ -169,26 +164,19 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
     scikit-learn turns any result into a frame: it would compute lazy results, and fail for Zarr arrays and devices.
     """
 
-    def heeding(framing: Any) -> Callable[..., Any]:
+    def in_memory_only(framing: Any) -> Callable[..., Any]:
         plain: Callable[..., Any] = framing.__wrapped__  # of functools.wraps
-        arguments = signature(plain)
 
         @wraps(plain)
         def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            to_path = (
-                arguments.bind_partial(
-                    self, X, *args, **{name: options[name] for name in options if name in arguments.parameters}
-                ).arguments.get("out")
-                is not None
-            )
+            to_path = signature(plain).bind(self, X, *args, **options).arguments.get("out") is not None
             in_its_kind = to_path or is_lazy(X) or is_data_array(X) or is_tensor(X)
             return (plain if in_its_kind else framing)(self, X, *args, **options)
 
         return method
 
     for name in ("transform", "fit_transform"):
-        if name in vars(estimator):
-            setattr(estimator, name, heeding(vars(estimator)[name]))
+        setattr(estimator, name, in_memory_only(vars(estimator)[name]))
     return estimator
 
 

@@ -1,19 +1,17 @@
-"""Parameters of KernelPCA: the spec and the run that they describe, and the methods that they make available."""
+"""Parameters of KernelPCA: the spec that they describe, and the methods that they make available."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError
-from bigkpca.execution.options import RunOptions
-from bigkpca.execution.progress import shown
 from bigkpca.fitting.merge import check_supports_partial_fit
 from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec
@@ -57,11 +55,6 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     return FitSpec.checked(**values)
 
 
-def run_of(estimator: Any) -> RunOptions:
-    """The options of a run among an estimator's parameters."""
-    return RunOptions(memory=estimator.memory_limit, device=estimator.device, progress=shown(estimator.verbose))
-
-
 def is_precomputed(kernel: Any) -> bool:
     """Whether the data are a kernel matrix."""
     try:
@@ -70,45 +63,30 @@ def is_precomputed(kernel: Any) -> bool:
         return False
 
 
-def only_if(check: Callable[[Any], None]) -> Callable[[_Method], _Method]:
-    """Make a method an attribute only of estimators for which `check` raises no SpecError, as with scikit-learn's
-    `available_if`; but the AttributeError of others says why."""
-    decorate: Callable[[_Method], _Method] = cast(Any, partial(_OnlyIf, check))
+def only_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:
+    """scikit-learn's `available_if`, for type checkers: a method of estimators for which `check` raises no error."""
+    decorate: Callable[[_Method], _Method] = available_if(check)
     return decorate
 
 
-@dataclass(frozen=True)
-class _OnlyIf:
-    check: Callable[[Any], None]
-    method: Callable[..., Any]
-
-    def __get__(self, estimator: Any, owner: type) -> Any:
-        if estimator is not None:
-            try:
-                self.check(estimator)
-            except SpecError as error:
-                missing = f"This {owner.__name__!r} has no attribute {self.method.__name__!r}"
-                raise AttributeError(f"{missing}: {error}") from error
-        return self.method.__get__(estimator, owner)
-
-
-def check_restores_rows(estimator: Any) -> None:
+def check_restores_rows(estimator: Any) -> bool:
     """Raise SpecError if the kernel has no pre-images of the chosen kind, or is a matrix, which has no rows."""
     if hasattr(estimator, "model_"):
         estimator.model_.check_preimages()
     elif (spec := _known(estimator)) is not None:
         spec.preimage_value.check(spec.kernel_value(1, 1.0), spec.kept_method)
+    return True
 
 
-def check_takes_more_rows(estimator: Any) -> None:
+def check_takes_more_rows(estimator: Any) -> bool:
     """Raise SpecError if no rows can be added after the fit."""
     if (spec := _known(estimator)) is not None:
         check_supports_partial_fit(spec)
+    return True
 
 
 def _known(estimator: Any) -> FitSpec | None:
     """The spec of the parameters; None if they conflict, which `fit` reports."""
-    try:
+    with suppress(SpecError):
         return spec_of(estimator, seed=0)
-    except SpecError:
-        return None
+    return None

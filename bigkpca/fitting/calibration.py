@@ -13,7 +13,7 @@ from bigkpca.errors import Array, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
-from bigkpca.fitting.sample import drawn_numbers
+from bigkpca.fitting.sample import NO_ROWS, drawn_numbers
 from bigkpca.numerics.calibration import Calibration, precisions_of
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
@@ -26,12 +26,12 @@ def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows
     equal chances from the rows of positive weight, or the last rows. Raises SpecError if there are fewer than three."""
     count = spec.calibration_rows
     if not count:
-        return rows, np.empty(0, np.intp)
-    own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else np.empty(0, np.intp)
+        return rows, NO_ROWS
+    own = spec.landmarks.numbers if isinstance(spec.landmarks, RowNumbers) else NO_ROWS
     if spec.calibration == "last":
         numbers = np.arange(rows.shape[0])[::-1][: 2 * count + len(own)]
     else:
-        numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True).numbers
+        numbers = drawn_numbers(rows, 2 * count + len(own), spec.random_state, CALIBRATION, engine, equal=True)[0]
     numbers = numbers[~np.isin(numbers, own)]
     if len(numbers) < 3:
         raise SpecError(
@@ -67,7 +67,7 @@ def calibration_rows_with(
         numbers, kept = np.arange(n - count, n), np.arange(count, held.count)
     else:
         seeds = int(stream.integers(2**32))
-        numbers = np.sort(drawn_numbers(rows, count, seeds, CALIBRATION, engine, equal=True).numbers)
+        numbers = np.sort(drawn_numbers(rows, count, seeds, CALIBRATION, engine, equal=True)[0])
         kept = np.sort(stream.permutation(held.count)[len(numbers) :])
     (own,) = read_sets(rows, engine, numbers)
     return without(rows, numbers), np.concatenate([held.rows[kept], own])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from bigkpca.numerics.random_streams import KRYLOV, random_stream
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
 
-_SPARE = 10  # components beyond those that are wanted, with which the last of these may mix
+_SPARE = 10  # components
 
 
 def wider(count: int) -> int:
@@ -39,10 +40,17 @@ def wider(count: int) -> int:
     return count + max(count, _SPARE)
 
 
+class Solutions(NamedTuple):
+    """The solution that a model keeps, and a `wide` one by which it is judged: with as many components more, at least
+    ten, with which the last of those that are kept may mix."""
+
+    kept: Solution
+    wide: Solution
+
+
 def of_landmarks(
     features: KernelRows,
-    solution: Solution,
-    wide: Solution,
+    solutions: Solutions,
     span: Span,
     kept: Kept | None,
     slack: Slack,
@@ -52,6 +60,7 @@ def of_landmarks(
     """The certificate of a method with landmarks, from Nyström's solution with more components. Bounds are proven if
     the kernel is positive semidefinite: then the span has `kept` some of its directions."""
     error = error_of(features, span.basis.coordinates, span.basis.signs, drawn)
+    solution, wide = solutions
     values, r = solution.eigenvalues, len(solution.eigenvalues)
     bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
     rounding = _padded(1 - np.divide(bounds.lower, wide.eigenvalues), r, 1.0)
@@ -103,13 +112,13 @@ def _check_trace(span: Span, coarse: float) -> None:
 def of_random_features(
     features: FeatureMap,
     moments: Moments,
-    solution: Solution,
-    wide: Solution,
+    solutions: Solutions,
     slack: Slack,
     drawn: DrawnRows,
     spec: FitSpec,
 ) -> Certificate:
     """The certificate of random features, whose error has either sign."""
+    solution, wide = solutions
     added = features.unexplained(moments.squares, moments.weight)
     error = error_of(features, lambda _: lambda V: V, np.ones(features.size), drawn, added)
     r = len(solution.eigenvalues)

@@ -10,31 +10,35 @@ import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.errors import ConstantKernelError, MemoryLimitError, SpecError
+from bigkpca.errors import ConstantKernelError, MemoryLimitError, SpecError, ToleranceWarning, warn
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import calibrated, without_calibration
-from bigkpca.fitting.features import ChosenFeatures, choice, choose_features
+from bigkpca.fitting.features import Choice, choice, choices_of, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
-from bigkpca.fitting.precomputed import fit_precomputed
-from bigkpca.fitting.preimage import with_decoder
-from bigkpca.fitting.refine import refine_by_products
-from bigkpca.fitting.sample import PreparedSample, prepare_sample
-from bigkpca.fitting.solve import Solved, solve_rows
-from bigkpca.fitting.warnings import (
+from bigkpca.fitting.messages import (
     check_length,
     note_lowered,
-    warn_above_tolerance,
     warn_if_dominated,
     warn_if_fewer,
     warn_if_indefinite,
     warn_if_narrow,
     warn_of,
 )
+from bigkpca.fitting.precomputed import fit_precomputed
+from bigkpca.fitting.preimage import with_decoder
+from bigkpca.fitting.refine import refine_by_products
+from bigkpca.fitting.sample import Sample, draw_sample, scaled_columns
+from bigkpca.fitting.solve import solve_rows
+from bigkpca.numerics.features import Columns
 from bigkpca.numerics.model import Model, Provenance
+from bigkpca.numerics.preimages.base import spread
+from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec, ResolvedFit, resolve
 from bigkpca.spec.checks import without_weights
+
+_FIRST = 100  # the first size of a fit with a tolerance
 
 
 def fit_rows(
@@ -56,15 +60,15 @@ def fit_rows(
     """
     if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
         raise SpecError(clash.message)
-    identity = identity or identity_of(rows, stamped=False)
-    rows, apart = without_calibration(rows, spec, engine)
-    fit = replace(resolve(spec, rows), apart=apart)
+    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity or identity_of(rows, stamped=False)}
+    provenance |= columns_recorded(rows)
+    rows, set_aside = without_calibration(rows, spec, engine)
+    fit = resolve(spec, rows)
     if engine.device is not None and (spec.precomputed or (spec.exact and not fit.matrix_free)):
         engine.progress.note(f"{engine.device} is not used: Gram matrices in memory are solved on the processor")
         engine = engine.on_device(None)
-    check_fits(rows, _sized(fit, sizes(fit)[0]), engine, limit)
+    check_fits(rows, _tried(fit)[0], engine, limit)
     make_room(engine.kept, rows, fit, limit)
-    provenance: Provenance = {"spec": spec.to_dict(), "identity": identity, **of_columns(rows)}
     note_lowered(fit, engine.progress)
     if spec.precomputed:
         model = fit_precomputed(rows, fit, engine)
@@ -72,103 +76,89 @@ def fit_rows(
         warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
-    chosen, found = _solved(rows, first, engine, limit)
-    provenance |= {"content": found.digest, "choices": [*chosen.choices, *found.choices]}
-    provenance |= of_devices(engine.devices or [CPU])
-    model, span, sample = found.model(chosen.features, provenance), found.span, chosen.sample
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # columns that overflow are named
+        sample = draw_sample(rows, first, engine, set_aside)
+        columns = scaled_columns(sample, first, engine)
+    model, span = _solved(sample, columns, first, engine, limit)
+    provenance |= devices_recorded(engine.devices or [CPU])
+    model = replace(model, provenance={**provenance, **model.provenance})
+    kept = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
+    apart, weight = sample.set_aside, sample.weight
+    del sample
     trim(first.size)
     if fit.matrix_free:
-        span = sample = None
-        del found  # products do not need it
+        span = kept = None
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, sample, spec, span)
-    return calibrated(model, chosen.apart, chosen.weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, kept, spec, span)
+    return calibrated(model, apart, weight, engine) if spec.calibration_rows else model
 
 
-def of_columns(rows: Rows) -> Provenance:
+def columns_recorded(source: Rows | Model) -> Provenance:
     """What a model records about the columns of rows: their names, and which of them encode one column of
     categories."""
     found: Provenance = {}
-    if rows.names is not None:
-        found["column_names"] = list(rows.names)
-    if rows.one_hot:
-        found["one_hot"] = [list(each) for each in rows.one_hot]
+    if source.names is not None:
+        found["column_names"] = list(source.names)
+    if source.one_hot:
+        found["one_hot"] = [list(each) for each in source.one_hot]
     return found
 
 
-def of_devices(names: Iterable[str]) -> Provenance:
+def devices_recorded(names: Iterable[str]) -> Provenance:
     """What a model records about the devices that computed it: nothing if there was only the processor."""
     found = sorted(set(names))
     return {} if found == [CPU] else {"devices": found}
 
 
-_FIRST = 100  # the first size of a fit with a tolerance
-
-
-def sizes(fit: ResolvedFit) -> list[int]:
-    """The sizes that a fit tries: that of the spec or, with a tolerance, doubled ones up to the largest."""
+def _tried(fit: ResolvedFit) -> list[ResolvedFit]:
+    """The fits that are tried: with a tolerance, of doubled sizes up to the largest."""
     if fit.spec.tol is None:
-        return [fit.size]
+        return [fit]
     doubled = (_FIRST * 2**k for k in range(fit.size.bit_length()))
-    return [*(size for size in doubled if size < fit.size), fit.size]
+    return [fit.at(size) for size in (*(size for size in doubled if size < fit.size), fit.size)]
 
 
-def _sized(fit: ResolvedFit, size: int) -> ResolvedFit:
-    return fit if fit.spec.tol is None else fit.at(size)
-
-
-def _solved(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> tuple[ChosenFeatures, Solved]:
-    """The features of a fit, and the solution of their pass, of the first size that meets the tolerance."""
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # columns that overflow are named
-        prepared = prepare_sample(rows, fit, engine)
-    chosen, found = _solved_once(prepared, _sized(fit, sizes(fit)[0]), engine, limit)
-    if fit.spec.tol is not None:
-        chosen, found = _grown(prepared, fit, engine, limit, (chosen, found))
-    warn_if_dominated(rows, chosen.few, chosen.features, fit.spec)
-    warn_if_narrow(chosen.features, chosen.few, found.solution.unexplained)
-    warn_of(found, chosen.features)
-    return chosen, found
+def _solved(
+    sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
+) -> tuple[Model, Span | None]:
+    """The model of the first size that meets the tolerance, or else of the largest that memory allows, and the span of
+    its landmarks. Warns ToleranceWarning if that leaves a larger error."""
+    (first, *larger), tol, stopped, chosen = _tried(fit), fit.spec.tol, "", list[Choice]()
+    model, span = _solved_once(sample, columns, first, engine, limit)
+    if tol is not None:
+        for grown in larger:
+            if model.certificate.error <= tol:
+                break
+            size, error = model.features.size, model.certificate.error
+            engine.progress.note(f"size {size} has an error of {error:.3g}, above tol={tol}: growing")
+            try:
+                check_fits(sample.rows, grown, engine, limit)
+                model, span = _solved_once(sample, columns, grown, engine, limit)
+            except MemoryLimitError as cause:
+                stopped = f": {cause}"
+                break
+        size, error = model.features.size, model.certificate.error
+        if error > tol:
+            advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
+            warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
+        reason = f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}"
+        chosen.append(choice("size", size, reason))
+    choices = [*choices_of(model.features, first), *chosen, *model.provenance["choices"]]
+    model = replace(model, provenance={**model.provenance, "choices": choices})
+    warn_if_dominated(sample.rows, sample.probes, model.features, fit.spec)
+    warn_if_narrow(model.features, sample.probes, model.solution.unexplained)
+    warn_of(model)
+    return model, span
 
 
 def _solved_once(
-    prepared: PreparedSample, fit: ResolvedFit, engine: Engine, limit: int | None
-) -> tuple[ChosenFeatures, Solved]:
+    sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
+) -> tuple[Model, Span | None]:
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
-        chosen = choose_features(prepared, fit, engine)
+        features = choose_features(sample, columns, fit, engine)
         try:
-            features, found = solve_rows(prepared.rows, chosen, fit, engine, limit)
+            return solve_rows(sample, features, fit, engine, limit)
         except ConstantKernelError:
-            check_length(chosen.features, chosen.few)
+            check_length(features, sample.probes)
             raise
-    return replace(chosen, features=features), found
-
-
-def _grown(
-    prepared: PreparedSample,
-    fit: ResolvedFit,
-    engine: Engine,
-    limit: int | None,
-    first: tuple[ChosenFeatures, Solved],
-) -> tuple[ChosenFeatures, Solved]:
-    """The solution of the first size that meets the tolerance, or else of the largest that memory allows. Warns
-    ToleranceWarning if that leaves a larger error."""
-    (chosen, found), tol, stopped = first, fit.spec.tol, ""
-    assert tol is not None
-    for size in sizes(fit)[1:]:
-        error = found.certificate.error
-        if error <= tol:
-            break
-        engine.progress.note(f"size {chosen.features.size} has an error of {error:.3g}, above tol={tol}: growing")
-        try:
-            check_fits(prepared.rows, fit.at(size), engine, limit)
-            chosen, found = _solved_once(prepared, fit.at(size), engine, limit)
-        except MemoryLimitError as cause:
-            stopped = f": {cause}"
-            break
-    size, error = chosen.features.size, found.certificate.error
-    if error > tol:
-        warn_above_tolerance(size, error, stopped, tol)
-    grown = choice("size", size, f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}")
-    others = [each for each in chosen.choices if each["option"] != "size"]
-    return replace(chosen, choices=(*others, grown)), found

@@ -40,25 +40,19 @@ def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) 
         return f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
     size = largest_size_that_fits(fit, limit, needed)
     if size is None:
-        return f"{_smallest(fit, needed)}: allow more"
-    method = "nystroem" if fit.spec.exact else fit.spec.method_value.name
-    return f"{method} with a size of {size} would fit"
+        smallest = needed(_sized(fit, _LEAST_SIZE))
+        return f"even a size of {_LEAST_SIZE} needs {smallest / 1e6:.0f} MB: allow more"
+    return f"{'nystroem' if fit.spec.exact else fit.spec.method_value.name} with a size of {size} would fit"
 
 
 def largest_size_that_fits(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> int | None:
     """The largest size, to two digits, whose fit needs at most `limit` bytes; even if features come in pairs. None if
     no size does."""
     step = 2 if fit.spec.method_value.pairs else 1
-    for power in reversed(range(len(str(fit.size)))):
-        for size in (digits * 10**power for digits in range(99, _LEAST_SIZE - 1, -1)):
-            if size < fit.size and size % step == 0 and needed(_sized(fit, size)) <= limit:
-                return size
-    return None
-
-
-def _smallest(fit: ResolvedFit, needed: Callable[[ResolvedFit], int]) -> str:
-    """A description of what a fit of the smallest size needs."""
-    return f"even a size of {_LEAST_SIZE} needs {needed(_sized(fit, _LEAST_SIZE)) / 1e6:.0f} MB"
+    powers = reversed(range(len(str(fit.size))))
+    sizes = (digits * 10**power for power in powers for digits in range(99, _LEAST_SIZE - 1, -1))
+    smaller = (size for size in sizes if size < fit.size and size % step == 0)
+    return next((size for size in smaller if needed(_sized(fit, size)) <= limit), None)
 
 
 def _sized(fit: ResolvedFit, size: int) -> ResolvedFit:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
-from bigkpca.errors import Array, FarRowsWarning, SpecError, warn
+from bigkpca.errors import Array, FarRowsWarning, SpecError, ToleranceWarning, UniformLandmarksWarning, warn
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import BlockSums, read_sets, sums_of
@@ -22,32 +22,30 @@ from bigkpca.fitting.calibration import (
     joint_calibration_rows,
     without_calibration,
 )
-from bigkpca.fitting.features import kept_choices
-from bigkpca.fitting.fit import of_devices
+from bigkpca.fitting.fit import columns_recorded, devices_recorded
 from bigkpca.fitting.memory_limits import check_fits, make_room
+from bigkpca.fitting.messages import warn_if_fewer, warn_of
 from bigkpca.fitting.preimage import extend_decoder, with_decoder
-from bigkpca.fitting.sample import drawn_numbers, weights_of
-from bigkpca.fitting.solve import Solved, draw_of, measure_like, rounding_of, solve, span_basis
-from bigkpca.fitting.warnings import (
-    far_from_landmarks,
-    warn_if_beyond_tolerance,
-    warn_if_fewer,
-    warn_if_not_uniform,
-    warn_of,
-)
+from bigkpca.fitting.sample import NO_ROWS, drawn_numbers, weights_of
+from bigkpca.fitting.solve import draw_of, rounding_of, solve, span_basis
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.calibration import Calibration
-from bigkpca.numerics.drawing import DrawnRows
-from bigkpca.numerics.features import FeatureMap
+from bigkpca.numerics.drawing import DrawnRows, Measure
+from bigkpca.numerics.features import FeatureMap, has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
 from bigkpca.numerics.preimages.base import spread
 from bigkpca.numerics.random_streams import PROBES, SAMPLE
+from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec, ResolvedFit, randomized, resolve, resolve_shape
 
-MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay
-NO_SUMS = (
+_MAY_CHANGE = ("noise",)  # fields of a spec that may differ where features stay
+_MAY_CHANGE_IN_PARTS = ("n_components", "noise")  # where rows are added
+_LEAST_ROWS = 5  # of a first batch, for each landmark
+_MORE = 2  # times what landmarks leave of earlier rows
+_LEAST_FAR = 0.1  # share of Σ k(x, x)
+_NO_SUMS = (
     "a model of the exact method, of products with the Gram matrix, or of the randomized solver cannot take more rows: "
     "fit it again on all of them, or use nystroem"
 )
@@ -57,7 +55,7 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     """The spec of a model, with those options (fields of a FitSpec) that differ from the defaults. Raises SpecError if
     the model has no sums, and for options that its features do not allow."""
     if model.sums is None:
-        raise SpecError(NO_SUMS)
+        raise SpecError(_NO_SUMS)
     before, defaults = FitSpec.of(model), FitSpec()
     given = {}
     for name, value in options.items():
@@ -65,11 +63,11 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
         if type(value) is not type(default) or not np.all(value == default):
             given[name] = value
     spec = FitSpec.checked(**{name: getattr(before, name) for name in FitSpec.model_fields} | given)
-    check_same_problem(spec, model)
+    _check_same_problem(spec, model, _MAY_CHANGE)
     return spec
 
 
-def check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str] = MAY_CHANGE) -> None:
+def _check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str]) -> None:
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same when the features stay."""
     before = FitSpec.of(model)
     now, then = spec.to_dict(), before.to_dict()
@@ -95,33 +93,6 @@ def _weights(spec: FitSpec, model: Model) -> Any:
     return spec.for_rows(columns).column_weights
 
 
-@dataclass(frozen=True)
-class _Few:
-    """A few drawn rows (q, d), by which rounding is measured, with their weights (q,), and the weight of all rows."""
-
-    X: Array
-    weights: Array | None
-    weight: float
-
-
-def _read(rows: Rows, seed: int, engine: Engine, *others: Array) -> tuple[_Few, list[Array]]:
-    """A few drawn rows, and those with these other numbers."""
-    numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
-    X, *found = read_sets(rows, engine, numbers, *others)
-    return _Few(X, weights_of(rows, numbers), weight), found
-
-
-def _sums_like(rows: Rows, like: Model, few: _Few, fit: ResolvedFit, engine: Engine, before: int = 0) -> BlockSums:
-    """Sums of rows with the features of a model, about the same vector, and rows drawn by the same measure: they can be
-    added to those of the model. `before` is the number of rows that a sum before them has."""
-    features, about = like.features, _sums(like).about
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
-        rounding = rounding_of(features, few.X, about, engine)
-        measure = measure_like(features, _drawn(like))
-        draw = replace(draw_of(features, measure, few.X, few.weights, few.weight, fit), before=before)
-    return sums_of(rows, features, about, rounding, like.block_rows, engine, kept=engine.kept, draw=draw)
-
-
 def fit_like(
     rows: Rows,
     like: Model,
@@ -144,35 +115,78 @@ def fit_like(
     fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
-    sample = np.empty(0, np.intp)
+    sample = NO_ROWS
     if spec.keeps_sample:
-        sample = np.sort(drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine).numbers)
-    few, (kept_rows, apart_rows) = _read(
-        rows, spec.random_state, engine, spread(sample, spec.preimage_rows(fit.sample)), apart
-    )
-    more = _sums_like(rows, like, few, fit, engine)
-    found = _solved(more, like.features, spec, few.X)
-    warn_of(found, like.features, "fit the first model with dtype='float64', or ")
-    first, before = "as in the first model: ", kept_choices(like)
+        numbers, _ = drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine)
+        sample = spread(np.sort(numbers), spec.preimage_rows(fit.sample))
+    found, probes, weight, (kept_rows, apart_rows) = _pass_like(rows, like, fit, engine, sample, apart)
+    model, span = _solved(found, like.features, spec, probes)
+    warn_of(model, "fit the first model with dtype='float64', or ")
+    first = "as in the first model: "
+    choices = [{**each, "reason": first + each["reason"].removeprefix(first)} for each in _choices_of_features(like)]
     provenance: Provenance = {
-        "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in MAY_CHANGE},
+        "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE},
         "identity": identity,
-        "content": more.content,
-        "choices": [{**each, "reason": first + each["reason"].removeprefix(first)} for each in before],
-        **columns_of(like),
-        **of_devices(engine.devices or [CPU]),
+        "content": found.content,
+        "choices": [*choices, *model.provenance["choices"]],
+        **columns_recorded(like),
+        **devices_recorded(engine.devices or [CPU]),
     }
-    provenance["choices"] += found.choices
-    model = found.model(like.features, provenance)
+    model = replace(model, provenance=provenance)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, kept_rows if spec.keeps_sample else None, spec, found.span)
-    return calibrated(model, apart_rows, few.weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, kept_rows if spec.keeps_sample else None, spec, span)
+    return calibrated(model, apart_rows, weight, engine) if spec.calibration_rows else model
 
 
-def columns_of(model: Model) -> Provenance:
-    """What a model records about its columns."""
-    known = model.provenance
-    return cast(Provenance, {key: known[key] for key in ("column_names", "one_hot") if key in known})
+def _pass_like(
+    rows: Rows, like: Model, fit: ResolvedFit, engine: Engine, *sets: Array, before: int = 0
+) -> tuple[BlockSums, Array, float, list[Array]]:
+    """Sums of rows with the features of a model, about the same vector, and rows drawn by the same measure: they can be
+    added to those of the model. Also a few rows by which rounding is measured, the weight of all rows, and the rows
+    of these sets of numbers. `before` is the number of rows that a sum before them has."""
+    (sums, drawn), features, seed = _sums_of(like), like.features, fit.spec.random_state
+    numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
+    probes, *others = read_sets(rows, engine, numbers, *sets)
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
+        rounding = rounding_of(features, probes, sums.about, engine).of(features.dtype)
+        draw = draw_of(features, _measure_like(features, drawn), probes, weights_of(rows, numbers), weight, fit)
+    draw = replace(draw, before=before)
+    found = sums_of(rows, features, sums.about, rounding, like.block_rows, engine, kept=engine.kept, draw=draw)
+    return found, probes, weight, others
+
+
+def _measure_like(features: FeatureMap, drawn: DrawnRows) -> Measure:
+    """How much a row counts in a draw that is to be joined with another one."""
+    if not len(drawn.landmarks):
+        return Measure.of_rows()
+    assert has_landmarks(features)
+    return Measure.of_landmarks(features.gram(), drawn.landmarks, features.dtype)
+
+
+def _solved(found: BlockSums, features: FeatureMap, spec: FitSpec, probes: Array) -> tuple[Model, Span | None]:
+    """The model of these sums, and the span of its landmarks."""
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        model, span = solve(found, features, spec, span_basis(features), probes, [])
+    error = model.certificate.error
+    if spec.tol is not None and error > spec.tol:
+        warn(
+            f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
+            f"{error:.3g} on all rows; fit again on all of them",
+            ToleranceWarning,
+        )
+    if spec.method_value.uniform:
+        warn(
+            f"{spec.method_value} assumes that landmarks are drawn uniformly from all rows, but these are from some of "
+            "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
+            UniformLandmarksWarning,
+        )
+    return model, span
+
+
+def _choices_of_features(model: Model) -> list[dict[str, Any]]:
+    """The choices of a model that apply to every model with its features."""
+    solved_for = ("n_components", "directions")
+    return [each for each in model.provenance["choices"] if each["option"] not in solved_for]
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -203,9 +217,10 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                     "them out"
                 )
         added += own
-        devices += _devices(model)
-        parts.append((_sums(model).weight, model.calibration))
-        level, value = 0, BlockSums(model.sums, (), model.drawn)
+        devices += model.provenance.get("devices", [CPU])
+        sums, drawn = _sums_of(model)
+        parts.append((sums.weight, model.calibration))
+        level, value = 0, BlockSums(sums, (), drawn)
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
             level += 1
@@ -213,7 +228,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     if first is None or len(parts) < 2:
         raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     joined = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
-    changed: Provenance = {"added": added[1:], **of_devices(devices)}
+    changed: Provenance = {"added": added[1:], **devices_recorded(devices)}
     merged = _with_sums(first, joined, FitSpec.of(first), changed)
     apart = joint_calibration_rows(parts, FitSpec.of(first).random_state)
     return merged if apart is None else calibrated(merged, apart, joined.sums.weight, engine)
@@ -221,39 +236,21 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
 
 def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
     """A model with the same features and signs but other sums and drawn rows, and this changed provenance."""
-    features, drawn = model.features, joined.drawn
-    assert drawn is not None  # a pass draws some
-    found = _solved(joined, features, spec, drawn.X[: precision.MEASURED_ROWS])
+    assert joined.drawn is not None  # a pass draws some
+    larger, _ = _solved(joined, model.features, spec, joined.drawn.X[: precision.MEASURED_ROWS])
+    warn_of(larger)
     with single_threaded_blas:
-        solution = eigenpairs.aligned(found.solution, model.solution, features.gram())
-    found = replace(found, solution=solution, span=None)
-    warn_of(found, features)
-    choices = [*kept_choices(model), *found.choices]
-    larger = found.model(features, {**model.provenance, **changed, "choices": choices})
-    return extend_decoder(larger, model, spec)
+        solution = eigenpairs.aligned(larger.solution, model.solution, model.features.gram())
+    choices = [*_choices_of_features(model), *larger.provenance["choices"]]
+    provenance: Provenance = {**model.provenance, **changed, "choices": choices}
+    return extend_decoder(replace(larger, solution=solution, provenance=provenance), model, spec)
 
 
-def _solved(sums: BlockSums, features: FeatureMap, spec: FitSpec, few: Array) -> Solved:
-    assert sums.drawn is not None
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        found = solve(sums.sums, features, spec, sums.drawn, span_basis(features), few)
-    warn_if_beyond_tolerance(found, spec)
-    warn_if_not_uniform(spec)
-    return found
-
-
-def _sums(model: Model) -> ShiftedSums:
-    """The sums of a model. Raises SpecError if it has none."""
-    if model.sums is None:
-        raise SpecError(NO_SUMS)
-    return model.sums
-
-
-def _drawn(model: Model) -> DrawnRows:
-    """The rows that the passes of a model drew. Raises SpecError if there were no such passes."""
-    if model.drawn is None:
-        raise SpecError(NO_SUMS)
-    return model.drawn
+def _sums_of(model: Model) -> tuple[ShiftedSums, DrawnRows]:
+    """The sums of a model, and the rows that its passes drew. Raises SpecError if there were no such passes."""
+    if model.sums is None or model.drawn is None:
+        raise SpecError(_NO_SUMS)
+    return model.sums, model.drawn
 
 
 def _identities(model: Model) -> list[dict[str, Any]]:
@@ -262,15 +259,10 @@ def _identities(model: Model) -> list[dict[str, Any]]:
     return [{**known.get("identity", {}), "content": known.get("content")}, *known.get("added", [])]
 
 
-def _devices(model: Model) -> list[str]:
-    """The devices that computed a model."""
-    return model.provenance.get("devices", [CPU])
-
-
 def _check_same_features(first: Model, model: Model, number: int) -> None:
     """Raise SpecError unless model `number`, counted from 1, has sums of the features of the first."""
     if model.sums is None or model.drawn is None:
-        raise SpecError(f"model {number}: {NO_SUMS}")
+        raise SpecError(f"model {number}: {_NO_SUMS}")
     ours, theirs = first.features, model.features
     one, other = ours.arrays(), theirs.arrays()
     same = (
@@ -299,11 +291,7 @@ def check_supports_partial_fit(spec: FitSpec) -> None:
     """Raise SpecError if no rows can be added to any model of this spec."""
     sketched = spec.solver == "randomized" or (isinstance(spec.size, int) and randomized(spec, spec.size))
     if spec.exact or spec.refine or sketched:
-        raise SpecError(NO_SUMS)
-
-
-_MAY_CHANGE = ("n_components", "noise")  # where rows are added
-_LEAST_ROWS = 5  # of a first batch, for each landmark
+        raise SpecError(_NO_SUMS)
 
 
 def of_first_batch(spec: FitSpec, rows: Rows) -> FitSpec:
@@ -332,22 +320,39 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     real rows. Warns IndefiniteKernelWarning and RoundingWarning as a fit does, UniformLandmarksWarning, and
     FarRowsWarning.
     """
-    sums, drawn = _sums(model), _drawn(model)
+    sums, drawn = _sums_of(model)
     check_columns(rows, model)
-    check_same_problem(spec, model, _MAY_CHANGE)
-    fit, seed = resolve_shape(spec, *rows.shape, rows.dtype), spec.random_state
+    _check_same_problem(spec, model, _MAY_CHANGE_IN_PARTS)
+    fit = resolve_shape(spec, *rows.shape, rows.dtype)
     check_fits(rows, fit, engine, limit)
     identity = identity_of(rows, stamped=False)
-    rows, apart = calibration_rows_with(model, rows, seed, engine, last=spec.calibration == "last")
-    few, _ = _read(rows, seed, engine)
-    far = far_from_landmarks(model, few.X, rows.where)
-    more = _sums_like(rows, model, few, fit, engine, before=drawn.count)
-    if far is not None:
-        warn(far, FarRowsWarning)
-    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE}
+    last = spec.calibration == "last"
+    rows, apart = calibration_rows_with(model, rows, spec.random_state, engine, last=last)
+    more, probes, *_ = _pass_like(rows, model, fit, engine, before=drawn.count)
+    _warn_if_far(model, probes, rows.where)
+    recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE_IN_PARTS}
     added = [*model.provenance.get("added", []), identity | {"content": more.content}]
     changed: Provenance = {"spec": recorded, "added": added}
-    changed |= of_devices([*_devices(model), *(engine.devices or [CPU])])
+    changed |= devices_recorded([*model.provenance.get("devices", [CPU]), *(engine.devices or [CPU])])
     joined = BlockSums(sums, (), drawn) + more
     larger = _with_sums(model, joined, spec, changed)
     return larger if apart is None else calibrated(larger, apart, joined.sums.weight, engine)
+
+
+def _warn_if_far(model: Model, X: Array, where: str) -> None:
+    """Warn if new rows, of which X (q, d) are some, are far from all landmarks: a part of the landmarks leaves more of
+    them than of earlier rows. Not if that is not known."""
+    features, (sums, drawn) = model.features, _sums_of(model)
+    if not len(drawn.landmarks):
+        return
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
+        ((V, diagonal),) = features.tiles([X], len(X))
+        left = float(_measure_like(features, drawn)(V, diagonal).sum() / diagonal.sum())
+    earlier = drawn.total / sums.trace
+    if left > max(_MORE * earlier, _LEAST_FAR):
+        warn(
+            f"{where}: these rows are far from all landmarks: a part of these leaves {left:.1%} of their Σ k(x, x), "
+            f"compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components "
+            "of these rows are missing: fit again on a dataset with all rows, or add rows in random order",
+            FarRowsWarning,
+        )

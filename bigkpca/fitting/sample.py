@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, SpecError, column_called
 from bigkpca.execution.engine import Engine, fit_blocks, sum_by_block
-from bigkpca.execution.passes import WeightedDraw, block_columns, read_sets, weighted_draw
+from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
@@ -20,88 +20,200 @@ from bigkpca.numerics.random_streams import FEW, PAIRS, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
-FEW_ROWS = 1024
+PROBES = 1024
+NO_ROWS = np.empty(0, np.intp)
 _ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by weights
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
 
 @dataclass(frozen=True)
-class SampledRows:
-    """Rows read by number, in the order and dtype of the data."""
+class Sample:
+    """Rows of a fit that were read by number, in the order and dtype of the data."""
 
-    sample: Array  # (m, d), uniform without replacement: the rows that all choices are made from
-    few: Array  # at most 1024 of the sample, on which choices are judged; drawn, since strides may hit periods
+    rows: Rows  # from which they were drawn
+    X: Array  # (m, d), uniform without replacement, or by weights: the rows that all choices are made from
+    probes: Array  # at most 1024 of these, on which choices are judged; drawn, since strides may hit periods
+    probe_weights: Array | None  # None if all are 1
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
-    apart: Array  # rows that take no part in the fit, by which other rows are judged
-    few_weights: Array | None  # weights of `few`; None if all are 1
+    set_aside: Array  # rows that take no part in the fit
+    weight: float  # of all rows, their number without weights
     by_weight: DrawnByWeight | None  # None if rows have no weights
-
-    def weight(self, rows: Rows) -> float:
-        """The weight of all rows, their number without weights."""
-        return rows.shape[0] if self.by_weight is None else self.by_weight.draw.weight
 
     @property
     def shares(self) -> Array | None:
         """The weight of all rows that each row of the sample stands for, (m,); None if rows have no weights."""
-        return None if self.by_weight is None else represented(self.by_weight.weights, self.by_weight.draw.weight)
+        return None if self.by_weight is None else represented(self.by_weight.weights, self.weight)
 
-    def for_landmarks(self, size: int, most: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Rows that are landmarks for certain, and at most `most` rows from which the others of `size` are chosen, in
-        the order of the sample.
+    def certain(self, size: int) -> Array:
+        """Which rows have more than a `size`-th of all weight, and so are landmarks for certain: (m,) of bool."""
+        if self.by_weight is None:
+            return np.zeros(len(self.X), bool)
+        return np.asarray(self.by_weight.weights > self.weight / size)
 
-        These are drawn with equal chances or, if rows have weights, by these: few enough to be drawn in proportion to
-        them, so that all count the same from there on. A row with more than a `size`-th of all weight is a landmark.
+    def candidates(self, size: int, most: int, rng: np.random.Generator) -> Array:
+        """At most `most` rows from which landmarks are chosen beside the certain ones of `size`, in the order of the
+        sample.
+
+        They are drawn with equal chances or, if rows have weights, by these: few enough to be drawn in proportion to
+        them, so that all count the same from there on.
         """
-        m, weighted = len(self.sample), self.by_weight
-        if weighted is None:
-            every = most >= m
-            return self.sample[:0], self.sample if every else self.sample[np.sort(rng.choice(m, most, replace=False))]
-        certain = weighted.weights > weighted.draw.weight / size
-        count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, weighted.draw.effective))
-        others = weighted.order[~certain[weighted.order]][:count]
-        own = self.sample[certain]
-        if len(own) > 1:  # equal rows are one landmark
-            own = own[np.sort(np.unique(own, axis=0, return_index=True)[1])]
-        return own, self.sample if len(others) == m else self.sample[np.sort(others)]
+        m = len(self.X)
+        if self.by_weight is None:
+            return self.X if most >= m else self.X[np.sort(rng.choice(m, most, replace=False))]
+        order, certain = self.by_weight.order, self.certain(size)
+        count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, self.by_weight.effective))
+        others = order[~certain[order]][:count]
+        return self.X if len(others) == m else self.X[np.sort(others)]
 
 
 @dataclass(frozen=True)
 class DrawnByWeight:
-    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and the
-    `draw` from all rows."""
+    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and how
+    many rows of equal weight tell as much about a mean as all rows."""
 
     order: Array
     weights: Array
-    draw: WeightedDraw
+    effective: int
 
 
-@dataclass(frozen=True)
-class PreparedSample:
-    """The sample of a fit, with the offset, scale and kernel derived from it."""
+def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, set_aside: Array = NO_ROWS) -> Sample:
+    """Draw the bounded sample, and read all individual rows of the fit at once, with those numbered `set_aside`. Raises
+    DataError if all sampled rows are equal."""
+    n, m, spec = fit.n, fit.sample, fit.spec
+    own, draw = NO_ROWS, None
+    if rows.weights is None:
+        numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(n, m, replace=False))
+    else:
+        draw = weighted_draw(rows, m, spec.random_state, SAMPLE, engine)
+        numbers = np.sort(draw.numbers)
+    if isinstance(spec.landmarks, landmarks.RowNumbers):
+        if (last := spec.landmarks.numbers.max()) >= n:
+            raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
+        own = spec.landmarks.numbers.astype(np.intp)
+    X, own_rows, aside = read_sets(rows, engine, numbers, own, set_aside)
+    # The first comparison settles most cases cheaply.
+    if (X[-1] == X[0]).all() and (X[0] == X).all():
+        those = "" if draw is None else " of positive weight"
+        raise DataError(
+            f"{rows.where}: all {len(X)} sampled rows{those} are equal: constant data have no kernel principal "
+            "components"
+        )
+    weights = weights_of(rows, numbers)
+    if draw is None or weights is None:
+        probes = random_stream(spec.random_state, FEW).choice(m, min(PROBES, m), replace=False)
+        return Sample(rows, X, X[probes], None, own_rows, aside, n, None)
+    by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers), weights, draw.effective)
+    probes = by_weight.order[:PROBES]
+    return Sample(rows, X, X[probes], weights[probes], own_rows, aside, draw.weight, by_weight)
 
-    rows: Rows
-    sampled: SampledRows
-    columns: Columns
+
+def drawn_numbers(
+    rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
+) -> tuple[Array, float]:
+    """The numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their
+    weights or, if those are positive, with `equal` chances; and the weight of all rows."""
+    if rows.weights is None:
+        n = rows.shape[0]
+        return random_stream(seed, purpose).choice(n, min(count, n), replace=False), n
+    found = weighted_draw(rows, count, seed, purpose, engine, equal=equal)
+    return found.numbers, found.weight
 
 
-def prepare_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> PreparedSample:
-    """Draw the sample, and derive offset, scale and kernel from it; one more pass for `standardize`. Raises the same
-    errors as `draw_sample`."""
-    sampled, spec = draw_sample(rows, fit, engine), fit.spec
-    columns = _shift(rows, sampled, fit, engine)
-    _check_sizes(rows, columns.shifted(sampled.few), spec, 0, float(np.finfo(fit.dtype).max))
+def weights_of(rows: Rows, numbers: Array) -> Array | None:
+    """The weights of the rows with these numbers, (m,); None if all are 1."""
+    if rows.weights is None:
+        return None
+    found = np.empty(len(numbers))
+    for block in fit_blocks(rows, None):
+        here = (numbers >= block.start) & (numbers < block.stop)
+        if here.any():
+            found[here] = rows.weights.of(block.start, block.stop)[numbers[here] - block.start]
+    return found
+
+
+def scaled_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Columns:
+    """Offset and scale of the columns, and the kernel, from the sample; `standardize` takes one pass."""
+    spec = fit.spec
+    columns = _shifted_columns(sample, fit, engine)
+    probes = columns.shifted(sample.probes)
+    _check_sizes(sample.rows, probes, spec, 0, float(np.finfo(fit.dtype).max))
     if spec.needs_median:
-        distances, pairs = _distances(rows, sampled, columns, spec, engine)
-        median = bandwidth.median_sigma(distances, spec.distance, pairs)
-        columns = replace(columns, kernel=fit.kernel(median))
+        distances, pairs = _distances(sample, columns, spec)
+        columns = replace(columns, kernel=fit.kernel(bandwidth.median_sigma(distances, spec.distance, pairs)))
     if spec.needs_variance:
         # As in scikit-learn, the variance of all entries, which includes the means of columns unless standardised.
         about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
-        gamma = bandwidth.scale_gamma(_scaled(sampled.sample, about), sampled.shares)
+        gamma = bandwidth.scale_gamma(_scaled(sample, about), sample.shares)
         columns = replace(columns, kernel=fit.kernel(gamma))
     if isinstance(columns.kernel, Sigmoid):
-        _check_saturation(columns.kernel, columns.shifted(sampled.few), rows.where)
-    return PreparedSample(rows, sampled, columns)
+        _check_saturation(columns.kernel, probes, sample.rows.where)
+    return columns
+
+
+def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
+    """Candidate lengths sigma of the kernel, from the sample and pairs that this fit would draw."""
+    sample = draw_sample(rows, fit, engine)
+    with np.errstate(over="ignore", invalid="ignore"):  # a column that overflows is named
+        distances, _ = _distances(sample, _shifted_columns(sample, fit, engine), fit.spec)
+    return bandwidth.candidate_lengths(distances, fit.spec.distance)
+
+
+def _shifted_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Columns:
+    """Offset and scale of the columns, with a kernel of any length."""
+    rows, spec, moments, kernel = sample.rows, fit.spec, None, fit.kernel(1.0)
+    offset = np.zeros(fit.d)
+    if spec.standardize:
+        moments = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
+        offset = rounded(moments.mean, rows)
+    elif kernel.allows_shift(spec.center):
+        offset = rounded(np.median(sample.probes, axis=0), rows)  # which outliers and sentinels do not move
+    scale = scale_of(rows, spec, moments)
+    if scale is not None and moments is None:  # pre-images of columns of weight 0 are their offset
+        mean = rounded(sample.X.mean(axis=0, dtype=np.float64), rows)
+        offset = np.where(np.isinf(scale), mean, offset)
+    return Columns(kernel, offset, fit.dtype, scale=scale)
+
+
+def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
+    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
+    one for each column; None without either. Raises DataError for a variance that overflows."""
+    if moments is None and spec.column_weights is None:
+        return None
+    scale: Any = 1.0
+    weights = np.ones(rows.shape[1]) if spec.column_weights is None else np.array(spec.column_weights)
+    if moments is not None:
+        scale = moments.scale(each.columns for each in rows.one_hot)
+        lost = (weights > 0) & np.logical_not(np.isfinite(moments.squares))
+        if lost.any():
+            raise DataError(
+                f"{rows.where}: the variance of {column_called(int(lost.argmax()), rows.names)} overflows: scale the "
+                "column, or leave it out"
+            )
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(weights > 0, scale / weights, np.inf))
+
+
+def _distances(sample: Sample, columns: Columns, spec: FitSpec) -> tuple[Array, Array | None]:
+    """Distances of sampled pairs, and their weights, in units of the standardised and weighted columns. Raises
+    DataError naming a column that makes them over- or underflow."""
+    scaled = _scaled(sample, columns)
+    limits, d = np.finfo(np.float64), scaled.shape[1]
+    if spec.distance == "sqeuclidean":
+        _check_sizes(sample.rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
+    else:
+        _check_sizes(sample.rows, scaled, spec, 0, float(limits.max / d / 2))
+    return bandwidth.weighted_pairs(scaled, spec.distance, random_stream(spec.random_state, PAIRS), sample.shares)
+
+
+def _scaled(sample: Sample, columns: Columns) -> Array:
+    """Sampled rows as they are or, if columns are standardised or weighted, in the units of these."""
+    return sample.X if columns.scale is None else columns.shifted(sample.X)
+
+
+def rounded(mean: Array, rows: Rows) -> Array:
+    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error; finite also where
+    the sum of a column overflows."""
+    return np.nan_to_num(mean.astype(np.result_type(rows.dtype, np.float32))).astype(np.float64)
 
 
 def _check_sizes(rows: Rows, scaled: Array, spec: FitSpec, least: float, most: float) -> None:
@@ -134,135 +246,3 @@ def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
             f"{where}: the sigmoid kernel tanh(gamma <x, y> + coef0) is 1 or -1 for {flat:.0%} of sampled pairs of "
             f"rows, with gamma={kernel.gamma:.3g} and coef0={kernel.coef0:g}: use {advice}"
         )
-
-
-def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine) -> SampledRows:
-    """Draw the bounded sample, and read all individual rows of the fit at once. Raises DataError if all sampled rows
-    are equal."""
-    n, m, spec = fit.n, fit.sample, fit.spec
-    own, draw = np.empty(0, np.intp), None
-    if rows.weights is None:
-        numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(n, m, replace=False))
-    else:
-        draw = weighted_draw(rows, m, spec.random_state, SAMPLE, engine)
-        numbers = np.sort(draw.numbers)
-    if isinstance(spec.landmarks, landmarks.RowNumbers):
-        if (last := spec.landmarks.numbers.max()) >= n:
-            raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
-        own = spec.landmarks.numbers.astype(np.intp)
-    sample, own_rows, apart = read_sets(rows, engine, numbers, own, fit.apart)
-    # The first comparison settles most cases cheaply.
-    if (sample[-1] == sample[0]).all() and (sample == sample[0]).all():
-        those = "" if draw is None else " of positive weight"
-        raise DataError(
-            f"{rows.where}: all {len(sample)} sampled rows{those} are equal: constant data have no kernel principal "
-            "components"
-        )
-    weights = weights_of(rows, numbers)
-    if draw is None or weights is None:
-        few = random_stream(spec.random_state, FEW).choice(m, min(FEW_ROWS, m), replace=False)
-        return SampledRows(sample, sample[few], own_rows, apart, None, None)
-    by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers), weights, draw)
-    few = by_weight.order[:FEW_ROWS]
-    return SampledRows(sample, sample[few], own_rows, apart, weights[few], by_weight)
-
-
-class DrawnNumbers(NamedTuple):
-    """Numbers of rows, in the order in which they were drawn, and the weight of all rows."""
-
-    numbers: Array
-    weight: float
-
-
-def drawn_numbers(
-    rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
-) -> DrawnNumbers:
-    """At most `count` rows, drawn without replacement one after the other, in proportion to their weights or, if those
-    are positive, with `equal` chances."""
-    if rows.weights is None:
-        n = rows.shape[0]
-        return DrawnNumbers(random_stream(seed, purpose).choice(n, min(count, n), replace=False), n)
-    found = weighted_draw(rows, count, seed, purpose, engine, equal=equal)
-    return DrawnNumbers(found.numbers, found.weight)
-
-
-def weights_of(rows: Rows, numbers: Array) -> Array | None:
-    """The weights of the rows with these numbers, (m,); None if all are 1."""
-    if rows.weights is None:
-        return None
-    found = np.empty(len(numbers))
-    for block in fit_blocks(rows, None):
-        here = (numbers >= block.start) & (numbers < block.stop)
-        if here.any():
-            found[here] = rows.weights.of(block.start, block.stop)[numbers[here] - block.start]
-    return found
-
-
-def sample_lengths(rows: Rows, fit: ResolvedFit, engine: Engine) -> Lengths:
-    """Candidate lengths sigma of the kernel, from the sample and pairs that this fit would draw."""
-    sampled, spec = draw_sample(rows, fit, engine), fit.spec
-    with np.errstate(over="ignore", invalid="ignore"):  # a column that overflows is named
-        shift = _shift(rows, sampled, fit, engine)
-        distances, _ = _distances(rows, sampled, shift, spec, engine)
-    return bandwidth.candidate_lengths(distances, spec.distance)
-
-
-def _distances(
-    rows: Rows, sampled: SampledRows, columns: Columns, spec: FitSpec, engine: Engine
-) -> tuple[Array, Array | None]:
-    """Distances of sampled pairs, and their weights, in units of the standardised and weighted columns. Raises
-    DataError naming a column that makes them over- or underflow."""
-    scaled = _scaled(sampled.sample, columns)
-    limits, d = np.finfo(np.float64), scaled.shape[1]
-    if spec.distance == "sqeuclidean":
-        _check_sizes(rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
-    else:
-        _check_sizes(rows, scaled, spec, 0, float(limits.max / d / 2))
-    rng = random_stream(spec.random_state, PAIRS)
-    return bandwidth.weighted_pairs(scaled, spec.distance, rng, sampled.shares)
-
-
-def _scaled(sample: Array, columns: Columns) -> Array:
-    """Sampled rows as they are or, if columns are standardised or weighted, in the units of these."""
-    return sample if columns.scale is None else columns.shifted(sample)
-
-
-def _shift(rows: Rows, sampled: SampledRows, fit: ResolvedFit, engine: Engine) -> Columns:
-    """Offset and scale of a fit, with a kernel of any length."""
-    offset, found, kernel, spec = np.zeros(fit.d), None, fit.kernel(1.0), fit.spec
-    if spec.standardize:
-        found = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
-        offset = rounded(found.mean, rows)
-    elif kernel.allows_shift(spec.center):
-        offset = rounded(np.median(sampled.few, axis=0), rows)  # the median, which outliers and sentinels do not move
-    scale = scale_of(rows, spec, found)
-    if scale is not None and found is None:  # pre-images of columns of weight 0 are their offset
-        mean = rounded(sampled.sample.mean(axis=0, dtype=np.float64), rows)
-        offset = np.where(np.isinf(scale), mean, offset)
-    return Columns(kernel, offset, fit.dtype, scale=scale)
-
-
-def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
-    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
-    one for each column; None without either. Raises DataError for a variance that overflows."""
-    scale: Any = 1.0
-    weights = np.ones(rows.shape[1]) if spec.column_weights is None else np.array(spec.column_weights)
-    if moments is not None:
-        scale = moments.scale(each.columns for each in rows.one_hot)
-        lost = (weights > 0) & np.logical_not(np.isfinite(moments.squares))
-        if lost.any():
-            raise DataError(
-                f"{rows.where}: the variance of {column_called(int(lost.argmax()), rows.names)} overflows: scale the "
-                "column, or leave it out"
-            )
-    elif spec.column_weights is None:
-        return None
-    with np.errstate(divide="ignore"):
-        found: Array = np.where(weights > 0, scale / weights, np.inf)
-    return found
-
-
-def rounded(mean: Array, rows: Rows) -> Array:
-    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error; finite also where
-    the sum of a column overflows."""
-    return np.nan_to_num(mean.astype(np.result_type(rows.dtype, np.float32))).astype(np.float64)

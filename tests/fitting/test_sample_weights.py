@@ -1,11 +1,12 @@
 """Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
 from scipy.sparse import csr_array
 
-from bigkpca import KernelPCA, kernels, load, methods
+from bigkpca import KernelPCA, kernels
 from bigkpca.data.blocks import Block
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
@@ -17,7 +18,6 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
 from bigkpca.spec import FitSpec
 from tests.fitting.cases import CASES, fitted, not_uniform
-from tests.helpers.fits import scores
 
 ENGINE = Engine(threads=1)
 SUMMED = ("kmeans", "thesis", "columns", "rff phase", "rff-pca pointwise", "tensor sketch", "standardize")
@@ -74,25 +74,21 @@ def test_all_rows_as_landmarks_give_the_eigenvalues_of_the_weighted_matrix(X, ce
 
 
 WEIGHTS = {
-    "exponential": lambda rng, n: rng.exponential(size=n),
     "heavy tail": lambda rng, n: rng.pareto(0.7, n) + 1e-6,
     "one row has nearly all": lambda rng, n: np.where(np.arange(n) == 7, 1e4, 1.0),
-    "tiny": lambda rng, n: 1e-9 * rng.exponential(size=n),
     "mostly zero": lambda rng, n: (rng.random(n) < 0.2) * rng.exponential(size=n),
     "two sizes": lambda rng, n: np.where(np.arange(n) % 10 == 0, 1000.0, 0.001),
-    "half in one row": lambda rng, n: np.where(np.arange(n) == 7, n - 1.0, 1.0),
     "all as large as allowed": lambda rng, n: np.full(n, 1e15),
     "from nearly zero to the least that is allowed": lambda rng, n: 1e-15 * 10.0 ** rng.uniform(-300, 0, n).round(-2),
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "name",
     [each if each in ("heavy tail", "two sizes") else pytest.param(each, marks=pytest.mark.full) for each in WEIGHTS],
 )
-def test_bounds_hold_for_the_weighted_matrix(name, dtype, digits):
-    for seed in range(3):
+def test_bounds_hold_for_the_weighted_matrix(name, digits):
+    for seed, dtype in enumerate(("f4", "f4", "f8")):
         rng = np.random.default_rng(seed)
         X = rng.permutation(digits)[:900].astype(dtype)
         weights = WEIGHTS[name](rng, len(X))
@@ -121,22 +117,12 @@ def test_parts_with_weights_add_up(X):
         assert (model.certificate.upper >= exact[:5]).all()
 
 
-def test_a_model_knows_that_rows_had_weights_also_if_their_mean_is_one(X, tmp_path):
+def test_a_model_knows_that_rows_had_weights_also_if_their_mean_is_one(X):
     weights = np.where(np.arange(len(X)) % 2, 0.5, 1.5)
     plain, found = (KernelPCA(3, size=20).fit(X, sample_weight=each) for each in (None, weights))
     assert found.model_.sums.weight == found.model_.sums.count == len(X)
     assert (plain.model_.weighted, found.model_.weighted) == (False, True)
-    found.save(tmp_path / "m.zarr")
-    assert load(tmp_path / "m.zarr").weighted
-    assert like(plain.model_, X, weights).weighted
     assert extend(plain.model_, weighted(ArrayRows(X), weights), FitSpec.of(plain.model_), ENGINE).weighted
-
-
-def test_weights_of_one_for_all_change_nothing_but_what_is_drawn(X):
-    plain = like(fitted(X), X)
-    found = like(fitted(X), X, np.ones(len(X)))
-    np.testing.assert_allclose(found.solution.eigenvalues, plain.solution.eigenvalues, rtol=1e-12)
-    assert found.sums.weight == found.sums.count == len(X)
 
 
 def test_rows_are_drawn_in_proportion_to_their_weights():
@@ -151,12 +137,9 @@ def test_rows_are_drawn_in_proportion_to_their_weights():
     every = weighted_draw(rows, 100, 0, 0, ENGINE)
     assert sorted(every.numbers) == list(range(10, 40))
     assert (every.weight, every.count, every.largest, every.effective) == (50, 30, 3, 22)
-
-
-def test_rows_drawn_by_weights_do_not_depend_on_blocks():
     X, weights = np.ones((9000, 1)), np.random.default_rng(0).exponential(size=9000)
     held, stored = ArrayRows(X), open_rows(zarr.create_array({}, data=X, chunks=(3000, 1)))
-    assert fit_blocks(held, None) != fit_blocks(stored, None)
+    assert fit_blocks(held, None) != fit_blocks(stored, None)  # on which the draw does not depend
     drawn = [weighted_draw(weighted(rows, weights), 500, 0, 0, ENGINE).numbers for rows in (held, stored)]
     np.testing.assert_array_equal(*drawn)
 
@@ -241,23 +224,18 @@ def test_what_random_features_miss_includes_rows_of_large_weight(digits):
 
 
 def test_every_container_gives_the_same_model(X, tmp_path):
-    import dask.array as da
-
     weights = np.random.default_rng(3).exponential(size=len(X))
     np.save(tmp_path / "weights.npy", weights)
-    np.save(tmp_path / "rows.npy", X)
     group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
     group.create_array("x", data=X, chunks=(64, 64))
     group.create_array("w", data=weights, chunks=(50,))
     kpca = KernelPCA(4, size=30, random_state=0, block_rows=128)
     wanted = kpca.fit(X, sample_weight=weights).eigenvalues_
-    path = str(tmp_path / "rows.zarr")
     for rows, given in (
-        (da.from_array(X, chunks=(100, 64)), weights),
+        (da.from_array(X, chunks=(100, 64)), str(tmp_path / "weights.npy")),
         (csr_array(X), weights.tolist()),
-        (str(tmp_path / "rows.npy"), str(tmp_path / "weights.npy")),
+        (f"{tmp_path}/rows.zarr/x", f"{tmp_path}/rows.zarr/w"),
         (group["x"], group["w"]),
-        (f"{path}/x", f"{path}/w"),
     ):
         np.testing.assert_allclose(kpca.fit(rows, sample_weight=given).eigenvalues_, wanted, rtol=1e-9)
 
@@ -267,11 +245,9 @@ def test_every_container_gives_the_same_model(X, tmp_path):
     [
         (np.r_[1.0, -1.0, np.ones(298)], DataError, "row 1 is -1: weights are finite numbers of at least 0"),
         (np.r_[np.ones(299), np.nan], DataError, "row 299 is nan"),
-        (np.r_[np.ones(299), np.inf], DataError, "row 299 is inf"),
         (np.zeros(300), DataError, "all sample weights are zero: at least one must be positive"),
         (np.eye(300)[5], DataError, "all 1 sampled rows of positive weight are equal"),
         (np.full(300, 1e-200), DataError, r"largest sample weight is 1e-200: divide all .* between 1e-15 and 1e\+15"),
-        (np.r_[1.0, np.full(299, 1e200)], DataError, r"largest sample weight is 1e\+200: divide all weights"),
         (np.ones(299), SpecError, "299 sample weights for 300 rows"),
         (np.ones((300, 1)), SpecError, "one number for each row"),
         (["a"] * 300, SpecError, "sample weights are numbers"),
@@ -307,5 +283,3 @@ def test_scores_of_a_weighted_fit_have_a_weighted_mean_of_zero(X):
         Y.T @ (weights[:, None] * Y), np.diag(kpca.eigenvalues_), atol=1e-7 * kpca.eigenvalues_[0]
     )
     np.testing.assert_allclose(kpca.fit_transform(X, sample_weight=weights), Y)
-    assert scores(kpca.model_, X).shape == Y.shape
-    assert methods.Nystroem().name == kpca.model_.method.name

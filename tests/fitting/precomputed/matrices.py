@@ -1,15 +1,9 @@
 """A Gram matrix of rows, in every form that users have it in, and fits of it."""
 
-import shutil
-
 import dask.array as da
 import numpy as np
 
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.rows import ArrayRows
-from bigkpca.execution.plan import plan_fit
-from bigkpca.spec import FitSpec
-from bigkpca.workflows.fit import save
 from tests.helpers import oracles
 from tests.helpers.fits import fit
 from tests.helpers.stores import as_npy, as_zarr
@@ -32,24 +26,12 @@ def estimator(**options):
 
 
 SOURCES = {
-    "numpy": lambda folder, values: values,
     "npy": as_npy,
     "Fortran npy": lambda folder, values: as_npy(folder, np.asfortranarray(values)),
     "dask": lambda folder, values: da.from_array(values, chunks=(50, 50)),
-    "dask, strips": lambda folder, values: da.from_array(values, chunks=(33, -1)),
-    "zarr": lambda folder, values: as_zarr(folder, values, (50, 50)),
-    "zarr v2": lambda folder, values: as_zarr(folder, values, (50, 50), zarr_format=2),
-    "zarr, rows": lambda folder, values: as_zarr(folder, values, (32, values.shape[1])),
     "zarr, odd chunks": lambda folder, values: as_zarr(folder, values, (37, 91)),
     "zarr, shards": lambda folder, values: as_zarr(folder, values, (40, 40), shards=(120, 80)),
-    "zarr, one chunk": lambda folder, values: as_zarr(folder, values, values.shape),
 }
-
-
-def saved(model, out):
-    shutil.rmtree(out, ignore_errors=True)
-    save(model, out)
-    return {str(file.relative_to(out)): file.read_bytes() for file in sorted(out.rglob("*")) if file.is_file()}
 
 
 def with_entry(row, column, value):
@@ -69,8 +51,3 @@ DISTANCES = -squared_distances(X[:N], X[:N]) / 2  # what classical scaling takes
 def leading(matrix, count=R, center=True):
     """The largest eigenvalues of the centred matrix, descending."""
     return np.linalg.eigvalsh(oracles.centred(matrix) if center else matrix)[::-1][:count]
-
-
-def planned(n, dtype=np.float32, **options):
-    rows = ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, n)))
-    return plan_fit(rows, FitSpec.checked(**{"n_components": 20} | OPTIONS | options), 2)

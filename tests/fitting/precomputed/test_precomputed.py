@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.decomposition import KernelPCA as Peer
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError, IndefiniteKernelWarning
-from bigkpca.spec import FitSpec
 from tests.fitting.precomputed.matrices import (
     DISTANCES,
     K_NEW,
@@ -23,7 +22,6 @@ from tests.fitting.precomputed.matrices import (
     estimator,
     fitted,
     leading,
-    saved,
     squared_distances,
     with_entry,
 )
@@ -82,25 +80,11 @@ def test_all_components_or_a_share_of_the_variance():
     assert_allclose(found[None], true[: len(found[None])], rtol=1e-6)
 
 
-@pytest.mark.full
-@pytest.mark.bits
-@pytest.mark.parametrize("engine", ["threads", "processes"], indirect=True)
-def test_models_and_scores_are_the_same_bytes_everywhere(engine, tmp_path):
-    for kind, dtype in (("zarr", np.float64), ("dask", np.float32)):
-        source = SOURCES[kind](tmp_path, K.astype(dtype))
-        one, other = (fitted(source, runs, residual_tol=1e-3) for runs in (None, engine))
-        assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other"), kind
-        assert_array_equal(scores(one, source), scores(one, source, engine))
-
-
-def test_models_are_saved_and_loaded(tmp_path):
-    model = fitted(K)
-    files = saved(model, tmp_path / "model.zarr")
-    again = KernelPCA.load(tmp_path / "model.zarr")
-    assert_array_equal(again.transform(K_NEW), scores(model, K_NEW))
-    assert FitSpec.of(again.model_) == FitSpec.of(model)
-    assert sum(map(len, files.values())) < 20 * 8 * N + 80_000  # vectors and their certificate, but no matrix
-    content = again.model_.provenance["content"]  # which tells matrices apart
+def test_a_model_keeps_no_matrix_but_a_digest_of_it(tmp_path):
+    model = estimator().fit(K)
+    model.save(tmp_path / "model.zarr")
+    assert sum(each.stat().st_size for each in (tmp_path / "model.zarr").rglob("*")) < 20 * 8 * N + 80_000
+    content = KernelPCA.load(tmp_path / "model.zarr").model_.provenance["content"]
     assert content == fitted(K.copy()).provenance["content"]
     assert content != fitted(with_entry(7, 7, 1.01)).provenance["content"]
 

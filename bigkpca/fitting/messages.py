@@ -15,14 +15,10 @@ from bigkpca.errors import (
     IndefiniteKernelWarning,
     NarrowKernelWarning,
     RoundingWarning,
-    ToleranceWarning,
-    UniformLandmarksWarning,
     column_called,
     warn,
 )
-from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.progress import Progress
-from bigkpca.fitting.solve import Solved, measure_like
 from bigkpca.numerics import bandwidth, solvers
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
@@ -38,8 +34,6 @@ _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15
 _LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
-_MORE = 2  # times what landmarks leave of earlier rows
-_LEAST_FAR = 0.1  # share of Σ k(x, x)
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
 
 
@@ -64,18 +58,18 @@ def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
         warn(message, FewerComponentsWarning)
 
 
-def warn_of(found: Solved, features: FeatureMap, double: str = "omit dtype or use float64, or ") -> None:
-    """Warn of negative eigenvalues, of noticeable rounding, and if most of the variance is missed. `double` is the
-    advice on how to get block work in float64."""
-    warn_if_indefinite(found.solution)
-    values, rounding = found.solution.eigenvalues, found.certificate.rounding
+def warn_of(model: Model, double: str = "omit dtype or use float64, or ") -> None:
+    """Warn of negative eigenvalues, and of noticeable rounding. `double` is the advice on how to get block work in
+    float64."""
+    warn_if_indefinite(model.solution)
+    values, rounding, dtype = model.solution.eigenvalues, model.certificate.rounding, model.features.dtype
     # Components count until 99.9 % of the variance of all components is reached.
     leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
     if (worst := float(rounding[:leading].max(initial=0.0))) > _TOO_COARSE:
-        advice = "" if features.dtype == np.float64 else double
+        advice = "" if dtype == np.float64 else double
         warn(
-            f"rounding in {features.dtype} may move an eigenvalue by {worst:.2g} of itself: {advice}subtract what is "
-            "common to all rows, or scale columns to similar size",
+            f"rounding in {dtype} may move an eigenvalue by {worst:.2g} of itself: {advice}subtract what is common to "
+            "all rows, or scale columns to similar size",
             RoundingWarning,
         )
 
@@ -88,54 +82,6 @@ def warn_if_indefinite(solution: Solution) -> None:
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
         )
-
-
-def warn_if_not_uniform(spec: FitSpec) -> None:
-    """Warn if the method needs landmarks drawn uniformly from all rows, but they are from some of the rows."""
-    if spec.method_value.uniform:
-        warn(
-            f"{spec.method_value} assumes that landmarks are drawn uniformly from all rows, but these are from some of "
-            "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
-            UniformLandmarksWarning,
-        )
-
-
-def warn_above_tolerance(size: int, error: float, stopped: str, tol: float) -> None:
-    """Warn that a size leaves an error above the tolerance, and what stopped its growth."""
-    advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
-    warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
-
-
-def warn_if_beyond_tolerance(found: Solved, spec: FitSpec) -> bool:
-    """Warn if a size chosen for other rows leaves an error above the tolerance on these. Returns whether it does."""
-    error = found.certificate.error
-    beyond = spec.tol is not None and error > spec.tol
-    if beyond:
-        warn(
-            f"tol={spec.tol} is not met: the features were chosen for the rows fitted first, and leave an error of "
-            f"{error:.3g} on all rows; fit again on all of them",
-            ToleranceWarning,
-        )
-    return beyond
-
-
-def far_from_landmarks(model: Model, X: Array, where: str) -> str | None:
-    """A sentence if new rows, of which X (q, d) are some, are far from all landmarks: a part of the landmarks leaves
-    more of them than of earlier rows. None otherwise, and if that is not known."""
-    features, drawn, sums = model.features, model.drawn, model.sums
-    if drawn is None or sums is None or not len(drawn.landmarks):
-        return None
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        ((V, diagonal),) = features.tiles([X], len(X))
-        left = float(measure_like(features, drawn)(V, diagonal).sum() / diagonal.sum())
-    earlier = drawn.total / sums.trace
-    if not left > max(_MORE * earlier, _LEAST_FAR):
-        return None
-    return (
-        f"{where}: these rows are far from all landmarks: a part of these leaves {left:.1%} of their Σ k(x, x), "
-        f"compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components of "
-        "these rows are missing: fit again on a dataset with all rows, or add rows in random order"
-    )
 
 
 def check_length(features: FeatureMap, X: Array) -> None:
