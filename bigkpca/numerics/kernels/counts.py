@@ -52,14 +52,9 @@ class ChiSquared(Leaf):
     """k(x, y) = exp(-gamma Σ (x_j - y_j)² / (x_j + y_j)), of rows without negative numbers; 0 / 0 counts as 0.
 
     As scikit-learn's `chi2_kernel`. Positive semidefinite: Σ (x - y)² / (x + y) is Σ x + Σ y less four times Σ x y /
-    (x + y), which is a kernel, as the integral of x exp(-tx) y exp(-ty) over t > 0. Raises SpecError for a gamma that
-    is not positive, and DataError for negative numbers. Source: Zhang, Marszalek, Lazebnik and Schmid (2007), *IJCV*
-    73.
-
-    Parameters
-    ----------
-    gamma : float
-        The default suits histograms of shares, whose distance is at most 2.
+    (x + y), which is a kernel, as the integral of x exp(-tx) y exp(-ty) over t > 0. The default gamma suits shares,
+    whose distance is at most 2. Raises SpecError for a gamma that is not positive, and DataError for negative numbers.
+    Source: Zhang, Marszalek, Lazebnik and Schmid (2007), *IJCV* 73.
 
     Examples
     --------

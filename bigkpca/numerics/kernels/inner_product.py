@@ -17,13 +17,8 @@ _LARGEST_DEGREE = 10_000  # one product per degree
 class InnerProduct(Leaf):
     """A kernel of <x, y>, or of it and the lengths of both rows."""
 
-    @property
-    def on_devices(self) -> bool:
-        return True
-
-    @property
-    def isotropic(self) -> bool:
-        return True
+    on_devices = True
+    isotropic = True
 
 
 @dataclass(frozen=True)
@@ -164,6 +159,7 @@ class Sigmoid(InnerProduct):
     """
 
     name: ClassVar[str] = "sigmoid"
+    positive = False
     gamma: float
     coef0: float = 1.0
 
@@ -171,10 +167,6 @@ class Sigmoid(InnerProduct):
         require_positive(self, gamma=self.gamma)
         if not np.isfinite(self.coef0):
             raise SpecError(f"Sigmoid: coef0 must be finite, not {self.coef0}")
-
-    @property
-    def positive(self) -> bool:
-        return False
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp, inner = functions_of(Y), Linear().against(Y, most_rows)
