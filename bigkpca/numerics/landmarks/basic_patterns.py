@@ -28,8 +28,7 @@ def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool)
 
 
 def scan(directions: Array, threshold: float, most: int) -> Array:
-    """Numbers of the rows kept: in order, each row whose cosine with all rows kept before is below the threshold; at
-    most `most`."""
+    """Numbers of at most `most` rows: in order, each row whose cosine with all rows before is below the threshold."""
     kept = np.empty((most, directions.shape[1]), directions.dtype)
     numbers: list[int] = []
     for start in range(0, len(directions), _PIECE_ROWS):
