@@ -9,7 +9,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Matern, Polynomial
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.preimages import FixedPoint, expansion
-from bigkpca.numerics.preimages.fixed_point import begin, candidates_of, climb, objective
+from bigkpca.numerics.preimages.fixed_point import begin, climb, objective
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (
     GAUSSIAN,
@@ -109,25 +109,23 @@ def test_rows_converge_each_on_its_own():
 
 
 def test_a_start_that_is_pushed_away_moves_to_the_landmark_that_explains_most():
-    assert len(candidates_of(KernelRows(GAUSSIAN, np.zeros(3), rows(2000))).rows) <= 512  # not all are tried
-    assert len(candidates_of(random_fitted("pairs").features).rows) == 0
+    assert len(objective(KernelRows(GAUSSIAN, np.zeros(3), rows(2000)), 1).candidates) <= 512  # not all are tried
     S = np.array([[0.0], [4.0], [9.0]])
     features = KernelRows(Gaussian(1.0), np.zeros(1), S)
     goal, gamma = objective(features, 3), np.array([[1.0, -0.5, 0.1]] * 3)
     starts = np.array([[4.1], [0.3], [1e3]])  # pushed away, pulled, and without a kernel value with anything
     norms = np.array([np.sqrt(gamma[0] @ features.gram() @ gamma[0])] * 3)
-    Z, far = begin(goal, starts, gamma, norms, candidates_of(features), known=True)
+    Z, far = begin(goal, starts, gamma, norms, known=True)
     assert_array_equal(Z, [[0.0], [0.3], [1e3]])
     assert_array_equal(far, [False, False, True])
-    Z, far = begin(goal, starts, gamma, norms, candidates_of(features), known=False)
+    Z, far = begin(goal, starts, gamma, norms, known=False)
     assert_array_equal(Z, [[0.0], [0.3], [0.0]])
     assert_array_equal(far, [False, False, False])
-    _, far = begin(goal, starts, -np.ones((3, 3)), np.ones(3), candidates_of(features), known=False)
+    _, far = begin(goal, starts, -np.ones((3, 3)), np.ones(3), known=False)
     assert far.all()  # no landmark explains such scores
     S = np.array([[1.0, 0.0], [3.0, 1.0]])
     features = KernelRows(Polynomial(1.0, degree=2, coef0=0.0), np.zeros(2), S)
-    given = np.array([[1.0, 0.0]]), np.ones(1), candidates_of(features)
-    Z, far = begin(objective(features, 1), np.zeros((1, 2)), *given, known=False)
+    Z, far = begin(objective(features, 1), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.ones(1), known=False)
     assert_array_equal(Z, S[:1])  # where F = 1 - 1/2, and at the other, which is longer, 9 - 100/2
     assert not far.any()
 
