@@ -147,14 +147,12 @@ class Kernel(ABC):
         return self.diagonal(X if self.on_devices else on_host(X))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`.
-
-        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 18.
-        """
+        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`, of a
+        kernel with `towards`. Source: `docs/numerics.md`, section 18."""
         raise no_gradient(self)
 
     def own_gradient_weight(self, X: Array) -> Array:
-        """The gradient weight p(x_i, x_i), (b,), float64. Raises SpecError for a kernel without one."""
+        """The gradient weight p(x_i, x_i), (b,), float64, of a kernel with `towards`."""
         raise no_gradient(self)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
@@ -317,8 +315,6 @@ class _Pair(_Combined):
         """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        if self.towards is None:
-            raise no_gradient(self)
         left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
         values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
 

@@ -28,7 +28,6 @@ from bigkpca.numerics.kernels.base import (
     Leaf,
     Towards,
     cached_pieces,
-    no_gradient,
     require_positive,
     squared_norms,
 )
@@ -51,8 +50,6 @@ class Stationary(Leaf):
         return np.ones(X.shape[0])
 
     def own_gradient_weight(self, X: Array) -> Array:
-        if self.towards is None:
-            raise no_gradient(self)
         return np.full(len(X), self._largest_weight)
 
     @property
@@ -280,8 +277,6 @@ class Matern(Stationary):
 
         The weight is nu / (nu - 1) / sigma² times the Matérn kernel of nu - 1 and length sigma √((nu - 1) / nu).
         """
-        if self.towards is None:
-            raise no_gradient(self)
         values = self.against(Y, most_rows)
         smoother = Matern(self.sigma * np.sqrt((self.nu - 1) / self.nu), self.nu - 1).against(Y, most_rows)
 
