@@ -47,12 +47,6 @@ class Kernel(ABC):
         The name of the kernel in options and files.
     distance : {"sqeuclidean", "cityblock"} or None
         The distance whose scale is the length sigma; None if the kernel has no length.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
-    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
     """
 
     name: ClassVar[str]
@@ -232,13 +226,7 @@ def cached_pieces(X: Array) -> Iterator[slice]:
 
 
 def squared_norms(X: Array) -> Array:
-    """|x_i|² of the rows of X (b, d), (b,), in the dtype of X.
-
-    Examples
-    --------
-    >>> squared_norms(np.array([[3.0, 4.0]]))
-    array([25.])
-    """
+    """|x_i|² of the rows of X (b, d), (b,), in the dtype of X."""
     return inner_products(X, X)
 
 
@@ -422,13 +410,6 @@ class Function(Kernel):
         categories.
     psd : bool
         Whether the kernel is positive semidefinite. Otherwise nothing is proven about errors.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernel = kernels.Function(lambda X, Y: X @ Y.T, vectors=True, psd=True)
-    >>> kernel(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[11.]])
     """
 
     name: ClassVar[str] = "function"

@@ -121,11 +121,6 @@ class RowNumbers(Own):
     """Landmarks given as row numbers of the data, counted from 0. Of equal rows, only the first becomes a landmark.
 
     Raises SpecError unless they are nonnegative integers, (l,).
-
-    Examples
-    --------
-    >>> RowNumbers(np.array([0, 10, 20])).to_dict()
-    {'name': 'row-numbers', 'numbers': [0, 10, 20]}
     """
 
     name: ClassVar[str] = "row-numbers"

@@ -76,14 +76,6 @@ class BasicPatterns:
         threshold that keeps that many.
     centred : bool
         Whether kernel vectors are centred first, which separates rows if the kernel is wide.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [0.0], [3.0]])
-    >>> rule = BasicPatterns(centred=False)
-    >>> np.sort(rule.choose(X, kernels.Gaussian(1.0), 2, np.random.default_rng(0)).ravel())
-    array([0., 3.])
     """
 
     name: ClassVar[str] = "basic-patterns"

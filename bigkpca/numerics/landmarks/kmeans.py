@@ -40,13 +40,6 @@ class KMeans:
         Iterations of Lloyd's algorithm; 0 gives uniform rows.
     subspace : bool
         Whether centres may lie in the leading principal subspace of the rows.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> np.sort(KMeans().choose(X, kernels.Gaussian(1.0), 2, np.random.default_rng(0)).ravel())
-    array([ 1., 11.])
     """
 
     name: ClassVar[str] = "kmeans"

@@ -123,13 +123,6 @@ class RPCholesky:
     ----------
     tol : float
         Relative residual trace eta at which to stop with fewer landmarks than requested, in [0, 1).
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [0.0], [9.0]])
-    >>> np.sort(RPCholesky().choose(X, kernels.Gaussian(1.0), 3, np.random.default_rng(0)).ravel())
-    array([0., 9.])
     """
 
     name: ClassVar[str] = "rpcholesky"
