@@ -73,8 +73,8 @@ class Decoder(ABC):
         return np.empty((0, features.columns))
 
     def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, without those that are empty."""
-        return {name: values for name, values in arrays_of(self).items() if values.size}
+        """The fields that are arrays."""
+        return arrays_of(self)
 
     def parameters(self) -> dict[str, Any]:
         """The other fields, JSON-ready, with the name of the decoder."""

@@ -7,7 +7,7 @@ of F is image - weight z, whose zero is the fixed point z = image / weight. Sour
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -279,10 +279,11 @@ class FixedPoint(Preimage):
         if not self.mean_term:
             given = given.without_mean()
         if has_landmarks(features):
-            R, Y, kept = features.landmark_rows, fitted.landmark_scores(), _no_rows()
+            R, Y, kept = features.landmark_rows, fitted.landmark_scores(), None
         else:
             rows = sampled(rows, _STARTING_ROWS, "pre-images of random features")
-            R, Y, kept = features.shifted(rows), fitted.scores(rows), features.shifted(rows)
+            R = kept = features.shifted(rows)
+            Y = fitted.scores(rows)
         mean_score, mean_row = Y.mean(axis=0), R.mean(axis=0, dtype=np.float64)
         Y = Y - mean_score
         weights = least_squares(Y.T @ Y, Y.T @ (R - mean_row), _TOLERANCE)
@@ -298,10 +299,6 @@ class FixedPoint(Preimage):
             rows=kept,
             **vars(self),
         )
-
-
-def _no_rows() -> Array:
-    return np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -334,7 +331,7 @@ class FixedPointDecoder(Decoder):
     tol: float
     map: Array | None = None
     quadratic: Array | None = None
-    rows: Array = field(default_factory=_no_rows)  # of random features
+    rows: Array | None = None  # of random features
 
     __repr__ = brief
 
@@ -377,7 +374,7 @@ class FixedPointDecoder(Decoder):
         return Preimages(np.where(far[:, None], self.mean_row, Z), converged, np.full(len(Z), self.iterations), far)
 
     def kept_rows(self, features: FeatureMap) -> Array:
-        return features.unshifted(self.rows) if len(self.rows) else super().kept_rows(features)
+        return super().kept_rows(features) if self.rows is None else features.unshifted(self.rows)
 
     def expansion(self, solution: Solution) -> Expansion | None:
         return self._expansion(solution) if self.mean_term else None
