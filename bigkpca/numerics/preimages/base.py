@@ -72,21 +72,13 @@ class Decoder(ABC):
         solution is made; by default none."""
         return np.empty((0, features.columns))
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays."""
-        return arrays_of(self)
+    arrays = arrays_of
 
     def parameters(self) -> dict[str, Any]:
-        """The other fields, JSON-ready, with the name of the decoder."""
+        """The fields that are not arrays, JSON-ready, with the name of the decoder."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **{name: np.asarray(value).item() for name, value in plain.items()}}
-
-    @classmethod
-    def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
-        given = {**parameters, **arrays}
-        return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
 
     def expansion(self, solution: Solution) -> Expansion | None:
         """The Expansion of the model, if the decoder contains it; otherwise None."""
