@@ -79,15 +79,15 @@ class Spectrum(Leaf):
         return np.asarray(counts.multiply(counts).sum(axis=1), np.float64)
 
     def _vocabulary(self, X: Array) -> Array:
-        """The words of strings X (b, L), sorted."""
+        """The words of strings X (b, L), sorted, after the empty one."""
         words, whole = _words(X, int(self.k))
-        return np.unique(words[whole])
+        return np.unique(np.append(words[whole], ""))
 
     def _counts(self, X: Array, vocabulary: Array) -> scipy.sparse.csr_array:
         """The number of occurrences of each word of the vocabulary in strings X (b, L), (b, words), sparse."""
         words, whole = _words(X, int(self.k))
-        places = np.searchsorted(vocabulary, words)
-        known = whole & (np.append(vocabulary, "")[places] == words)
+        places = np.minimum(np.searchsorted(vocabulary, words), len(vocabulary) - 1)
+        known = whole & (vocabulary[places] == words)
         ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
         found = scipy.sparse.csr_array((np.ones(int(ends[-1])), places[known], ends), shape=(len(X), len(vocabulary)))
         found.sum_duplicates()
