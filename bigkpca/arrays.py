@@ -1,8 +1,10 @@
 """Lazy Dask arrays for users who build their own graphs: nothing is read or computed until it is requested.
 
-Every function accepts the same kinds of rows as KernelPCA.fit. The array that it returns has one chunk for each chunk
-of rows of a Dask array, or for each block of other rows. Three things are done immediately: the rows of Dask frames are
-counted, `draw_landmarks` reads a sample, and `randomized_svd` makes its passes. `docs/containers.md` shows an example.
+X is anything that `KernelPCA.fit` takes as rows (n, d), and a model is a `Model`, the path of one, or a fitted
+`KernelPCA`. An array has one chunk for each chunk of rows of a Dask array, or for each block of other rows, and takes
+one pass over them when it is computed. Functions of a model raise SpecError for rows of another width or other columns.
+Three things are done immediately: the rows of Dask frames are counted, `draw_landmarks` reads a sample, and
+`randomized_svd` makes its passes. `docs/containers.md` shows an example.
 """
 
 from __future__ import annotations
@@ -70,38 +72,23 @@ __all__ = [
 def draw_landmarks(
     X: Any, size: int, kernel: Kernel, *, landmarks: str | LandmarkRule = "auto", random_state: int = 0
 ) -> Array:
-    """Landmarks S (l, d) from a sample of the rows, without a fit.
+    """Landmarks S (l, d) from a sample of the rows, without a fit: float64, in the units of X.
 
     They are those of `KernelPCA(kernel=kernel, size=size, landmarks=landmarks, random_state=random_state).fit(X)`; only
     if that fit is repeated in float64, because of rounding, its landmarks are rounded differently.
 
+    Computed immediately, in at most one pass over X, of which the sample is kept: at most 20,000 rows and 64 MB as
+    float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows. Raises
+    SpecError for a size below 1, an unknown rule, or a rule that does not suit the kernel; DataError for NaN or
+    infinity in a sampled row, or sampled rows that are all equal.
+
     Parameters
     ----------
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
     size : int
         The largest number of landmarks: l is smaller if there are fewer rows, or if more landmarks add nothing.
-    kernel : Kernel
     landmarks : "auto", "kmeans", "uniform", "rpcholesky" or "basic-patterns", or a rule of `bigkpca.landmarks`
         "auto" means k-means centres for kernels that depend only on x - y. For others it means rows: "rpcholesky", or
         "uniform" if the kernel may be indefinite.
-    random_state : int
-
-    Returns
-    -------
-    S : NumPy array
-        (l, d), float64, in the units of X. For rules that choose rows, these are rows of X, up to rounding.
-
-    Raises
-    ------
-    SpecError
-        A size below 1, an unknown rule, or a rule that does not suit the kernel.
-    DataError
-        NaN or infinity in a sampled row, or sampled rows that are all equal.
-
-    Notes
-    -----
-    Computed immediately, in at most one pass over X, of which the sample is kept: at most 20,000 rows and 64 MB as
-    float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows.
     """
     rows = open_rows(X)
     spec = FitSpec.checked(method="nystroem", kernel=kernel, size=size, landmarks=landmarks, random_state=random_state)
@@ -113,26 +100,9 @@ def draw_landmarks(
 
 
 def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, Array]:
-    """Kernels between rows and landmarks, lazy, and among the landmarks.
+    """C = k(X, S), (n, l), lazy, and W = k(S, S), (l, l), in float64, of landmarks S (l, d) in the units of X.
 
-    Parameters
-    ----------
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
-    landmarks : (l, d)
-        In the units of X.
-    kernel : Kernel
-
-    Returns
-    -------
-    C : dask.array.Array
-        k(X, S), (n, l). One pass over X when it is computed.
-    W : NumPy array
-        k(S, S), (l, l), float64.
-
-    Raises
-    ------
-    SpecError
-        Landmarks that differ in width from X.
+    Raises SpecError for landmarks that differ in width from X.
     """
     rows = open_uncounted(X)
     S = np.asarray(landmarks)
@@ -145,27 +115,15 @@ def kernel_blocks(X: Any, landmarks: Array, kernel: Kernel) -> tuple[da.Array, A
 
 
 def random_features(X: Any, size: int, kernel: Kernel, *, random_state: int = 0, form: Form = "orthogonal") -> da.Array:
-    """Random features Z (n, size) with E z(x)'z(y) = k(x, y), lazy.
+    """Random features Z (n, size) with E z(x)'z(y) = k(x, y), lazy; sines and cosines both count.
+
+    Raises SpecError for a kernel without a spectral density, or an odd size for pairs. Source: Rahimi and Recht (2007),
+    *NIPS*; `docs/numerics.md`, section 9.
 
     Parameters
     ----------
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
-    size : int
-        Number of real features; sines and cosines both count.
-    kernel : Kernel
-        With a spectral density: Gaussian, Laplacian, Matern and others that depend only on x - y.
-    random_state : int
     form : "orthogonal", "iid" or "phase"
         How frequencies are drawn.
-
-    Raises
-    ------
-    SpecError
-        A kernel without a spectral density, or an odd size for pairs.
-
-    Notes
-    -----
-    One pass over X when it is computed. Source: Rahimi and Recht 2007; `docs/numerics.md`, section 9.
     """
     rows = open_uncounted(X)
     method = RandomFeatures(form)
@@ -182,15 +140,9 @@ def feature_map(model: AnyModel, X: Any) -> da.Array:
     """Features Z (n, m) of a model with K ≈ ZZ', not centred, lazy.
 
     For landmarks these are C P (C W⁺ C' = ZZ' for Nyström); for random features, the features themselves, with a
-    diagonal added by rff-pca. One pass over X when they are computed. Raises SpecError for rows of another width.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    diagonal added by rff-pca.
     """
-    model, rows = model_of(model), open_uncounted(X)
-    check_columns(rows, model)
+    model, rows = _opened(model, X)
     tolerance = rank_tolerance(model.features.dtype)
     with single_threaded_blas:
         P = model.factor(tolerance)
@@ -198,31 +150,15 @@ def feature_map(model: AnyModel, X: Any) -> da.Array:
 
 
 def scores(model: AnyModel, X: Any) -> da.Array:
-    """Scores (n, r) of rows, lazy: (v(x) - mean) @ components.
-
-    One pass over X when they are computed. Raises SpecError for rows of another width or other columns.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
-    """
-    model, rows = model_of(model), open_uncounted(X)
-    check_columns(rows, model)
+    """Scores (n, r) of rows, lazy: (v(x) - mean) @ components."""
+    model, rows = _opened(model, X)
     return _blockwise(rows, block_scores, (model.components,), model.features.dtype, (model,), model.block_rows)
 
 
 def preimages(model: AnyModel, Y: Any) -> da.Array:
-    """Pre-images (n, d) of scores, lazy: the rows that the scores represent.
+    """Pre-images (n, d) of scores Y (n, r), or of the leading ones, lazy: the rows that the scores represent.
 
-    One pass over Y when they are computed. Raises SpecError for scores of another width or model, and for a model
-    without pre-images.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    Y : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, r)
-        A feature store can hold scores of the leading components only.
+    Raises SpecError for scores of another width or model, and for a model without pre-images.
     """
     model = model_of(model)
     scores = open_scores(model, Y)
@@ -234,16 +170,9 @@ def preimages(model: AnyModel, Y: Any) -> da.Array:
 def denoised(model: AnyModel, X: Any) -> da.Array:
     """Pre-images (n, d) of the scores of rows, lazy: rows as the model represents them.
 
-    One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for a model
-    without pre-images.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    Raises SpecError for a model without pre-images.
     """
-    model, rows = model_of(model), open_uncounted(X)
-    check_columns(rows, model)
+    model, rows = _opened(model, X)
     model.check_preimages()
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
@@ -251,16 +180,9 @@ def denoised(model: AnyModel, X: Any) -> da.Array:
 def residuals(model: AnyModel, X: Any) -> da.Array:
     """|φ(x) - φ^(x)|² of each row, (n,), lazy: the part of k(x, x) that its scores leave out.
 
-    One pass over X when they are computed. Raises SpecError for rows of another width or other columns, and for models
-    without residuals.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    Raises SpecError for models without residuals.
     """
-    model, rows = model_of(model), open_uncounted(X)
-    check_columns(rows, model)
+    model, rows = _opened(model, X)
     given = model, expansion_of(model)
     return _blockwise(rows, block_residuals, (), model.features.dtype, given, model.block_rows)
 
@@ -268,17 +190,10 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
 def statistics(model: AnyModel, X: Any) -> da.Array:
     """How unusual each row is, (n, 3), lazy: its residual, its distance, and both combined.
 
-    See `bigkpca.KernelPCADetector`. One pass over X when they are computed. Raises the errors of `residuals`, and
-    SpecError if the model was fitted without `calibration_rows`.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    See `bigkpca.KernelPCADetector`. Raises SpecError for models without residuals or without `calibration_rows`.
     """
-    model, rows = model_of(model), open_uncounted(X)
+    model, rows = _opened(model, X)
     model.check_calibrated()
-    check_columns(rows, model)
     given = model, expansion_of(model)
     return _blockwise(rows, block_statistics, (3,), np.float64, given, model.block_rows)
 
@@ -287,13 +202,7 @@ def leverage(model: AnyModel, X: Any) -> da.Array:
     """Leverage of each row, (n,), lazy: |row of U|² with U = scores / sqrt(eigenvalues).
 
     The ratio of its largest value to its mean is the coherence (`measures.coherence`). Over the fitted rows the
-    leverage adds up to r for Nyström, columns and rff, and to a little less for rff-pca. One pass over X when it is
-    computed. Raises the same errors as `scores`.
-
-    Parameters
-    ----------
-    model : Model, path of one, or fitted KernelPCA
-    X : NumPy, Dask or Zarr array, frame, DataArray, or path, (n, d)
+    leverage adds up to r for Nyström, columns and rff, and to a little less for rff-pca.
     """
 
     def of_block(values: Array) -> Array:
@@ -304,6 +213,13 @@ def leverage(model: AnyModel, X: Any) -> da.Array:
     return scores(model, X).map_blocks(of_block, drop_axis=1, dtype=np.float64, meta=np.empty(0))  # type: ignore[call-arg, arg-type]  # Dask's own types are wrong
 
 
+def _opened(model: AnyModel, X: Any) -> tuple[Model, Rows]:
+    """A model, and rows with its columns."""
+    model, rows = model_of(model), open_uncounted(X)
+    check_columns(rows, model)
+    return model, rows
+
+
 _TILE_ROWS = 1024
 
 
@@ -312,31 +228,12 @@ def randomized_svd(
 ) -> tuple[da.Array, Array, Array]:
     """The k leading singular triplets of Z (n, D), or of Z minus its mean row: U (n, k), lazy, s (k,) and Vt (k, D).
 
-    Block Krylov on Z'Z, which is never formed. Each pass computes the chunks of Z and releases them, so memory holds a
-    few chunks and D x k blocks, however tall Z is. `Z - Z.mean(axis=0)` would keep all chunks until the mean is known:
-    use `center`.
+    Block Krylov on Z'Z, which is never formed. Each pass, of which there are at most `passes`, computes the chunks of Z
+    and releases them, so memory holds a few chunks and D x k blocks, however tall Z is. `Z - Z.mean(axis=0)` would keep
+    all chunks until the mean is known: `center=True` needs no extra pass. Computing U takes one more pass.
 
-    Parameters
-    ----------
-    Z : dask.array.Array, (n, D)
-    k : int
-    center : bool
-        Subtract the mean row. This needs no extra pass.
-    random_state : int
-        Seed of the random starting block.
-    passes : int
-        Largest number of passes over Z, which are made immediately; computing U takes one more.
-
-    Raises
-    ------
-    SpecError
-        If k is out of range, there are no passes, or Z is not a table of real numbers.
-    DataError
-        If Z contains NaN or infinity.
-
-    Notes
-    -----
-    Source: Musco and Musco 2015; `docs/numerics.md`, section 11.
+    Raises SpecError if k is out of range, there are no passes, or Z is not a table of real numbers; DataError if Z
+    contains NaN or infinity. Source: Musco and Musco (2015), *NIPS*; `docs/numerics.md`, section 11.
     """
     if Z.ndim != 2 or Z.dtype.kind not in "biuf":
         raise SpecError(f"Z has shape {Z.shape} and dtype {Z.dtype}: it must be a table of real numbers")

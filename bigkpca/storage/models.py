@@ -178,7 +178,8 @@ def _decoder(about: Any, arrays: Mapping[str, Array], sizes: Mapping[str, int]) 
         return None
     kind = preimages.decoder_class(name_in(about, "decoder"))
     shapes = {field.name: kind.shapes.get(field.name, ()) for field in fields(kind) if "Array" in str(field.type)}
-    return kind.from_parts(about, _checked(kind, _unnamed(about), "decoder", arrays, shapes, sizes))
+    plain = _unnamed(about)
+    return kind(**plain, **_checked(kind, plain, "decoder", arrays, shapes, sizes))
 
 
 def _check_provenance(provenance: Mapping[str, Any], columns: int) -> None:

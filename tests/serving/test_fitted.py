@@ -95,8 +95,8 @@ def test_rows_that_cannot_be_scored():
         (NEW[:0], DataError, "there are no rows"),
         (np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
         (INFINITE, DataError, "row 0, column 4 is infinity"),
-        (np.full((2, 64), "x"), DataError, r"row 0, column 0 is .*'x'.*, which is not a number"),
-        (NULLABLE, DataError, "row 2, column 7 is <NA>"),
+        (np.full((2, 64), "x"), DataError, "contain values that are not numbers .*'x'"),
+        (NULLABLE, DataError, "contain values that are not numbers .*NAType"),
         (NEW + 5j, DataError, "complex128 values"),
         (sp.csr_array(NEW[:, :5]), SpecError, r"shape \(60, 5\): the model takes \(n, 64\)"),
         (sp.csr_array(NEW + 5j), DataError, "complex128 values"),
@@ -114,7 +114,7 @@ def test_scores_that_cannot_become_rows():
         (np.full((3, 5), np.nan), "row 0, column 0 is NaN"),
         (np.zeros((0, 5)), "there are no scores"),
         (sp.coo_array(([np.nan], ([1], [3])), shape=(2, 5)), "row 1, column 3 is NaN"),
-        (np.array([[1, 2, 3, None, "x"]]), r"row 0, column 3 is None .*, which is not a number"),
+        (np.array([[1, 2, 3, 4, "x"]]), "contain values that are not numbers .*'x'"),
         (np.full((3, 5), 1j), "the scores contain complex128 values"),
     ):
         with pytest.raises(DataError, match=message):

@@ -105,8 +105,8 @@ def kernel_class(text: str) -> type[Kernel]:
 def named(text: str) -> str:
     """The name of a kernel as stored in files, with its options, as in "matern:nu=2.5".
 
-    Parameters that are not among its options are left to the options of a fit. Raises SpecError if the name or an
-    option is unknown, suggesting the nearest known one, or if a value is not valid.
+    The options of a fit set the other parameters. Raises SpecError if the name or an option is unknown, suggesting the
+    nearest known one, or if a value is not valid.
 
     Examples
     --------
@@ -119,16 +119,17 @@ def named(text: str) -> str:
 
 
 def own_options(text: str) -> dict[str, Any]:
-    """The parameters in the name of a kernel.
-
-    Raises SpecError like `named`.
-
-    Examples
-    --------
-    >>> own_options("matern:nu=2.5")
-    {'nu': 2.5}
-    """
+    """The parameters in the name of a kernel: own_options("matern:nu=2.5") is {"nu": 2.5}. Raises SpecError like
+    `named`."""
     return KERNELS.read(text)[1]
+
+
+def parameter_names(text: str) -> set[str]:
+    """Names of the parameters of a kernel that are not in its name, which the options of a fit set. Raises SpecError
+    like `named`."""
+    kind: Any
+    kind, own = KERNELS.read(text)
+    return {field.name for field in fields(kind)} - own.keys()
 
 
 def from_dict(values: Mapping[str, Any]) -> Kernel:
@@ -136,28 +137,12 @@ def from_dict(values: Mapping[str, Any]) -> Kernel:
 
     Raises SpecError if a name is unknown, or a parameter is unknown, missing, or out of range.
     """
-    name = name_in(values, "kernel")
-    combined: type[Any] | None = next((kind for kind in (Scaled, Sum, Product) if kind.name == name), None)
+    combined: Any = {kind.name: kind for kind in (Scaled, Sum, Product)}.get(name_in(values, "kernel"))
     if combined is None:
         return KERNELS.from_dict(values)
     parts: dict[str, Any] = {
         key: from_dict(value) if key != "factor" else value for key, value in values.items() if key != "name"
     }
-    check_plain(combined, parts, f"the kernel {name!r}")
-    return combined(**parts)
-
-
-def parameter_names(name: str) -> set[str]:
-    """Names of the parameters of a kernel from its name, except those among its options; options of a fit with the same
-    names set them.
-
-    Raises SpecError for an unknown kernel.
-
-    Examples
-    --------
-    >>> sorted(parameter_names("polynomial"))
-    ['coef0', 'degree', 'gamma']
-    """
-    kind: Any
-    kind, own = KERNELS.read(name)
-    return {field.name for field in fields(kind)} - own.keys()
+    check_plain(combined, parts, f"the kernel {combined.name!r}")
+    made: Kernel = combined(**parts)
+    return made

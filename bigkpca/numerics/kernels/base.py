@@ -29,10 +29,10 @@ class FrequencyDraws(Protocol):
     """m random points from which a kernel derives its frequencies; every call returns new, independent numbers."""
 
     def normals(self) -> Array:
-        """m vectors, each standard normal in R^d, (m, d)."""
+        """Standard normal vectors, (m, d)."""
 
     def uniforms(self) -> Array:
-        """m numbers, each uniform in (0, 1), (m,)."""
+        """Uniform numbers in (0, 1), (m,)."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,6 @@ class Kernel(ABC):
         The name of the kernel in options and files.
     distance : {"sqeuclidean", "cityblock"} or None
         The distance whose scale is the length sigma; None if the kernel has no length.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Gaussian(1.0) + 2 * kernels.Linear()
-    Sum(left=Gaussian(sigma=1.0), right=Scaled(kernel=Linear(), factor=2.0))
     """
 
     name: ClassVar[str]
@@ -122,20 +116,10 @@ class Kernel(ABC):
 
     @abstractmethod
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        """Prepare k(., Y) for tiles of at most `most_rows` rows.
+        """Prepare k(., Y) of fixed rows Y (l, d), in whose dtype it computes, for tiles of at most `most_rows` rows.
 
-        Parameters
-        ----------
-        Y : (l, d) array
-            The fixed rows; their dtype is that of the evaluation.
-        most_rows : int
-            The largest number of rows in a tile.
-
-        Returns
-        -------
-        function
-            (X (b, d), out (b, l)) -> None, which writes k(x_i, y_j) to out. It owns its work space: make one for each
-            thread.
+        The returned function (X (b, d), out (b, l)) -> None writes k(x_i, y_j) to out. It owns its work space: make one
+        for each thread.
         """
 
     @abstractmethod
@@ -157,31 +141,19 @@ class Kernel(ABC):
         return self.diagonal(X if self.on_devices else on_host(X))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`.
-
-        Raises SpecError for a kernel without one. Source: `docs/numerics.md`, section 18.
-        """
+        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`, of a
+        kernel with `towards`. Source: `docs/numerics.md`, section 18."""
         raise no_gradient(self)
 
     def own_gradient_weight(self, X: Array) -> Array:
-        """The gradient weight p(x_i, x_i), (b,), float64. Raises SpecError for a kernel without one."""
+        """The gradient weight p(x_i, x_i), (b,), float64, of a kernel with `towards`."""
         raise no_gradient(self)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """Draw frequencies w from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
+        """Draw frequencies w, (m, d), from the spectral density: k(x, y) / k(0, 0) = E cos(w'(x - y)).
 
-        Raises SpecError for a kernel without a spectral density. Source: Rahimi and Recht (2007), *NIPS*;
-        `docs/numerics.md`, section 9.
-
-        Parameters
-        ----------
-        draws : FrequencyDraws
-            m random points.
-
-        Returns
-        -------
-        (m, d) array
-            One frequency in each row.
+        Raises SpecError for a kernel without one. Source: Rahimi and Recht (2007), *NIPS*; `docs/numerics.md`, section
+        9.
         """
         raise no_spectrum(self)
 
@@ -222,9 +194,9 @@ class Kernel(ABC):
 def no_spectrum(kernel: Kernel) -> SpecError:
     """The error for a kernel without a spectral density, with the methods that work."""
     return SpecError(
-        f"the {kernel.name} kernel has no spectral density to draw random features from: {_defining('frequencies')} "
-        "kernels, and their products and multiples, have one, and polynomial kernels of degree 2 or more have a tensor "
-        "sketch; method='nystroem', 'columns' and 'exact' work with every kernel"
+        f"the {kernel.name} kernel has no spectral density to draw random features from: gaussian, laplacian, matern "
+        "and rational-quadratic kernels, and their products and multiples, have one, and polynomial kernels of degree "
+        "2 or more have a tensor sketch; method='nystroem', 'columns' and 'exact' work with every kernel"
     )
 
 
@@ -232,16 +204,10 @@ def no_gradient(kernel: Kernel) -> SpecError:
     """The error for a kernel without a gradient weight, with the pre-image methods that work."""
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
-        f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge' or 'denoising'; "
-        f"{_defining('gradient_weights')} kernels have one (matern with nu > 1), as do sums, products and multiples of "
-        "kernels of the same kind"
+        f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge' or 'denoising'; gaussian, "
+        "matern (with nu > 1), rational-quadratic, linear and polynomial kernels have one, as do sums, products and "
+        "multiples of kernels of the same kind"
     )
-
-
-def _defining(method: str) -> str:
-    """Names of the kernels whose class defines a method that others lack."""
-    kinds = [kind for each in Leaf.__subclasses__() for kind in (each, *each.__subclasses__()) if hasattr(kind, "name")]
-    return ", ".join(kind.name for kind in kinds if getattr(kind, method) is not getattr(Kernel, method))
 
 
 def require_positive(kernel: Kernel, **values: float) -> None:
@@ -260,13 +226,7 @@ def cached_pieces(X: Array) -> Iterator[slice]:
 
 
 def squared_norms(X: Array) -> Array:
-    """|x_i|² of the rows of X (b, d), (b,), in the dtype of X.
-
-    Examples
-    --------
-    >>> squared_norms(np.array([[3.0, 4.0]]))
-    array([25.])
-    """
+    """|x_i|² of the rows of X (b, d), (b,), in the dtype of X."""
     return inner_products(X, X)
 
 
@@ -278,8 +238,22 @@ class Leaf(Kernel):
         return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
 
 
+def _of_all_parts(name: str) -> Any:
+    """A property that a combined kernel has if all of its parts have it."""
+    return property(lambda combined: all(getattr(part, name) for part in combined.parts))
+
+
 class _Combined(Kernel):
-    """A kernel made from other kernels, with the properties that all of them have."""
+    """A kernel made from other kernels."""
+
+    positive = _of_all_parts("positive")  # for products by Schur's theorem
+    stationary = _of_all_parts("stationary")
+    spectral = _of_all_parts("spectral")
+    radial = _of_all_parts("radial")
+    isotropic = _of_all_parts("isotropic")
+    on_vectors = _of_all_parts("on_vectors")
+    on_devices = _of_all_parts("on_devices")
+    savable = _of_all_parts("savable")
 
     @property
     def parts(self) -> list[Kernel]:
@@ -287,37 +261,12 @@ class _Combined(Kernel):
         return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
     @property
-    def positive(self) -> bool:
-        return all(part.positive for part in self.parts)  # for products by Schur's theorem
-
-    @property
-    def stationary(self) -> bool:
-        return all(part.stationary for part in self.parts)
-
-    @property
-    def radial(self) -> bool:
-        return all(part.radial for part in self.parts)
-
-    @property
-    def isotropic(self) -> bool:
-        return all(part.isotropic for part in self.parts)
-
-    @property
     def towards(self) -> Towards | None:
-        first, *others = [part.towards for part in self.parts]
-        return first if all(other == first for other in others) else None
+        found = {part.towards for part in self.parts}
+        return found.pop() if len(found) == 1 else None
 
-    @property
-    def on_vectors(self) -> bool:
-        return all(part.on_vectors for part in self.parts)
-
-    @property
-    def on_devices(self) -> bool:
-        return all(part.on_devices for part in self.parts)
-
-    @property
-    def savable(self) -> bool:
-        return all(part.savable for part in self.parts)
+    def allows_shift(self, center: bool) -> bool:
+        return all(part.allows_shift(center) for part in self.parts)
 
     def to_dict(self) -> dict[str, Any]:
         values = {key: value.to_dict() if isinstance(value, Kernel) else value for key, value in vars(self).items()}
@@ -354,8 +303,6 @@ class _Pair(_Combined):
         """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        if self.towards is None:
-            raise no_gradient(self)
         left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
         values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
 
@@ -368,19 +315,11 @@ class _Pair(_Combined):
 
 
 class Sum(_Pair):
-    """k(x, y) = left(x, y) + right(x, y).
-
-    Parameters
-    ----------
-    left, right : Kernel
-        The two kernels. The sum is positive semidefinite if both are.
-    """
+    """k(x, y) = left(x, y) + right(x, y), positive semidefinite if both kernels are."""
 
     name = "sum"
     combine = "add"
-
-    def allows_shift(self, center: bool) -> bool:
-        return self.left.allows_shift(center) and self.right.allows_shift(center)
+    spectral = False
 
     @staticmethod
     def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
@@ -392,13 +331,7 @@ class Sum(_Pair):
 
 
 class Product(_Pair):
-    """k(x, y) = left(x, y) · right(x, y).
-
-    Parameters
-    ----------
-    left, right : Kernel
-        The two kernels. The product is positive semidefinite if both are (Schur).
-    """
+    """k(x, y) = left(x, y) · right(x, y), positive semidefinite if both kernels are (Schur)."""
 
     name = "product"
     combine = "multiply"
@@ -414,31 +347,17 @@ class Product(_Pair):
         left, right = self.left, self.right
         return left.own_gradient_weight(X) * right.diagonal(X) + left.diagonal(X) * right.own_gradient_weight(X)
 
-    @property
-    def spectral(self) -> bool:
-        return all(part.spectral for part in self.parts)
+    def allows_shift(self, center: bool) -> bool:
+        return self.stationary
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """The sum of independent frequencies of both, since the density of a product is the convolution of both
-        densities."""
-        if not self.spectral:
-            return super().frequencies(draws)
+        """The sum of frequencies of both, since the density of a product is the convolution of both densities."""
         return self.left.frequencies(draws) + self.right.frequencies(draws)
 
 
 @dataclass(frozen=True)
 class Scaled(_Combined):
-    """k(x, y) = factor · kernel(x, y).
-
-    Raises SpecError if the factor is not positive.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel to scale.
-    factor : float
-        Positive.
-    """
+    """k(x, y) = factor · kernel(x, y). Raises SpecError if the factor is not positive."""
 
     name: ClassVar[str] = "scaled"
     kernel: Kernel
@@ -446,13 +365,6 @@ class Scaled(_Combined):
 
     def __post_init__(self) -> None:
         require_positive(self, factor=self.factor)
-
-    def allows_shift(self, center: bool) -> bool:
-        return self.kernel.allows_shift(center)
-
-    @property
-    def spectral(self) -> bool:
-        return self.kernel.spectral
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         inner = self.kernel.against(Y, most_rows)
@@ -480,7 +392,6 @@ class Scaled(_Combined):
         return self.factor * self.kernel.own_gradient_weight(X)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
-        """Frequencies of the kernel itself, since the factor scales features, not frequencies."""
         return self.kernel.frequencies(draws)
 
 
@@ -499,16 +410,10 @@ class Function(Kernel):
         categories.
     psd : bool
         Whether the kernel is positive semidefinite. Otherwise nothing is proven about errors.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernel = kernels.Function(lambda X, Y: X @ Y.T, vectors=True, psd=True)
-    >>> kernel(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[11.]])
     """
 
     name: ClassVar[str] = "function"
+    savable = False
     function: Callable[[Array, Array], Array]
     vectors: bool = False
     psd: bool = False
@@ -536,10 +441,6 @@ class Function(Kernel):
     def on_vectors(self) -> bool:
         return self.vectors
 
-    @property
-    def savable(self) -> bool:
-        return False
-
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name}
 
@@ -552,14 +453,8 @@ class Precomputed(Leaf):
     """
 
     name: ClassVar[str] = "precomputed"
-
-    @property
-    def positive(self) -> bool:
-        return False
-
-    @property
-    def on_vectors(self) -> bool:
-        return False
+    positive = False
+    on_vectors = False
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         raise SpecError(

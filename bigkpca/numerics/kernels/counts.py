@@ -19,12 +19,6 @@ class Tanimoto(Leaf):
     For rows of 0 and 1 it is the number of ones in common over the number in either (Jaccard). Positive semidefinite:
     1 / (a + b - c) is the integral of exp(-ta) exp(-tb) exp(tc) over t > 0, and exp(t <x, y>) is a kernel for each t.
     Source: Ralaivola, Swamidass, Saigo and Baldi (2005), *Neural Netw.* 18.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Tanimoto()(np.array([[1.0, 1.0, 0.0]]), np.array([[1.0, 0.0, 1.0]])).round(4)
-    array([[0.3333]])
     """
 
     name: ClassVar[str] = "tanimoto"
@@ -52,20 +46,9 @@ class ChiSquared(Leaf):
     """k(x, y) = exp(-gamma Σ (x_j - y_j)² / (x_j + y_j)), of rows without negative numbers; 0 / 0 counts as 0.
 
     As scikit-learn's `chi2_kernel`. Positive semidefinite: Σ (x - y)² / (x + y) is Σ x + Σ y less four times Σ x y /
-    (x + y), which is a kernel, as the integral of x exp(-tx) y exp(-ty) over t > 0. Raises SpecError for a gamma that
-    is not positive, and DataError for negative numbers. Source: Zhang, Marszalek, Lazebnik and Schmid (2007), *IJCV*
-    73.
-
-    Parameters
-    ----------
-    gamma : float
-        The default suits histograms of shares, whose distance is at most 2.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.ChiSquared()(np.array([[0.5, 0.5]]), np.array([[1.0, 0.0]])).round(4)
-    array([[0.5134]])
+    (x + y), which is a kernel, as the integral of x exp(-tx) y exp(-ty) over t > 0. The default gamma suits shares,
+    whose distance is at most 2. Raises SpecError for a gamma that is not positive, and DataError for negative numbers.
+    Source: Zhang, Marszalek, Lazebnik and Schmid (2007), *IJCV* 73.
     """
 
     name: ClassVar[str] = "chi-squared"

@@ -17,27 +17,13 @@ _LARGEST_DEGREE = 10_000  # one product per degree
 class InnerProduct(Leaf):
     """A kernel of <x, y>, or of it and the lengths of both rows."""
 
-    @property
-    def on_devices(self) -> bool:
-        return True
-
-    @property
-    def isotropic(self) -> bool:
-        return True
+    on_devices = True
+    isotropic = True
 
 
 @dataclass(frozen=True)
 class Linear(InnerProduct):
-    """k(x, y) = <x, y>: kernel PCA is then PCA.
-
-    The centred Gram matrix does not change when all rows are shifted.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[11.]])
-    """
+    """k(x, y) = <x, y>: kernel PCA is then PCA."""
 
     name: ClassVar[str] = "linear"
     towards: ClassVar[Towards] = "product"
@@ -84,12 +70,6 @@ class Polynomial(InnerProduct):
         At least 1, at most 10,000.
     coef0 : float
         Not negative, so that the kernel is positive semidefinite.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Polynomial(1.0, degree=2)(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
-    array([[144.]])
     """
 
     name: ClassVar[str] = "polynomial"
@@ -164,6 +144,7 @@ class Sigmoid(InnerProduct):
     """
 
     name: ClassVar[str] = "sigmoid"
+    positive = False
     gamma: float
     coef0: float = 1.0
 
@@ -171,10 +152,6 @@ class Sigmoid(InnerProduct):
         require_positive(self, gamma=self.gamma)
         if not np.isfinite(self.coef0):
             raise SpecError(f"Sigmoid: coef0 must be finite, not {self.coef0}")
-
-    @property
-    def positive(self) -> bool:
-        return False
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp, inner = functions_of(Y), Linear().against(Y, most_rows)
@@ -193,15 +170,7 @@ class Sigmoid(InnerProduct):
 
 @dataclass(frozen=True)
 class Cosine(InnerProduct):
-    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, including itself.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Cosine()(np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[1.0, 0.0]]))
-    array([[0.6],
-           [0. ]])
-    """
+    """k(x, y) = <x, y> / (|x| |y|); a zero row has kernel 0 with every row, including itself."""
 
     name: ClassVar[str] = "cosine"
 

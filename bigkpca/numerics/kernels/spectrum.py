@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import scipy
+from numpy.lib.stride_tricks import sliding_window_view
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.kernels.base import Evaluate, Leaf
@@ -20,12 +21,11 @@ class Spectrum(Leaf):
     """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the occurrences in x of the word w of k characters.
 
     Rows are strings: whole numbers that represent characters, with zeros after the end of shorter strings, as written
-    by `bigkpca ingest`. Words that contain a zero do not count.
+    by `bigkpca ingest`. Words that contain a zero do not count. Sums of kernels with several k compare words of several
+    lengths.
 
-    The cost is one look-up per character and one product of sparse counts, not proportional to the lengths of both
-    strings. Sums of kernels with several k compare words of several lengths. Raises SpecError if k is not positive; in
-    use, if rows contain anything but whole numbers from 0 on. Source: Leslie, Eskin and Noble (2002), *Pacific
-    Symposium on Biocomputing*.
+    Raises SpecError if k is not positive; in use, if rows contain anything but whole numbers from 0 on. Source: Leslie,
+    Eskin and Noble (2002), *Pacific Symposium on Biocomputing*.
 
     Parameters
     ----------
@@ -46,6 +46,7 @@ class Spectrum(Leaf):
     """
 
     name: ClassVar[str] = "spectrum"
+    on_vectors = False
     k: int = 3
     normalize: bool = True
 
@@ -53,20 +54,15 @@ class Spectrum(Leaf):
         if not (self.k >= 1 and self.k == int(self.k)):
             raise SpecError(f"Spectrum: k must be a positive whole number, not {self.k}")
 
-    @property
-    def on_vectors(self) -> bool:
-        return False
-
     def against(self, Y: Array, most_rows: int) -> Evaluate:
-        fixed = _strings(Y)
-        words = _Words.of(fixed, int(self.k))
-        counts = words.counts(fixed).T.tocsr()  # (words, l)
+        vocabulary = self._vocabulary(Y)
+        counts = self._counts(Y, vocabulary).T.tocsr()  # (words, l)
         if self.normalize:
             counts = counts.multiply(_inverse_roots(self._squares(Y))[None, :]).tocsr()
         table = counts.toarray() if counts.shape[0] <= _DENSE_WORDS else counts
 
         def evaluate(X: Array, out: Array) -> None:
-            found = words.counts(_strings(X)) @ table
+            found = self._counts(X, vocabulary) @ table
             out[:] = found if isinstance(found, np.ndarray) else found.toarray()
             if self.normalize:
                 out *= _inverse_roots(self._squares(X))[:, None].astype(out.dtype)
@@ -79,9 +75,23 @@ class Spectrum(Leaf):
 
     def _squares(self, X: Array) -> Array:
         """Σ_w c_w(x_i)² of strings X (b, L), (b,)."""
-        strings = _strings(X)
-        counts = _Words.of(strings, int(self.k)).counts(strings)
+        counts = self._counts(X, self._vocabulary(X))
         return np.asarray(counts.multiply(counts).sum(axis=1), np.float64)
+
+    def _vocabulary(self, X: Array) -> Array:
+        """The words of strings X (b, L), sorted, after the empty one."""
+        words, whole = _words(X, int(self.k))
+        return np.unique(np.append(words[whole], ""))
+
+    def _counts(self, X: Array, vocabulary: Array) -> scipy.sparse.csr_array:
+        """The number of occurrences of each word of the vocabulary in strings X (b, L), (b, words), sparse."""
+        words, whole = _words(X, int(self.k))
+        places = np.minimum(np.searchsorted(vocabulary, words), len(vocabulary) - 1)
+        known = whole & (vocabulary[places] == words)
+        ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+        found = scipy.sparse.csr_array((np.ones(int(ends[-1])), places[known], ends), shape=(len(X), len(vocabulary)))
+        found.sum_duplicates()
+        return found
 
 
 def _inverse_roots(squares: Array) -> Array:
@@ -89,63 +99,17 @@ def _inverse_roots(squares: Array) -> Array:
     return np.divide(1, np.sqrt(squares), out=np.zeros(len(squares)), where=squares > 0)
 
 
-def _strings(X: Array) -> Array:
-    """X (b, L) as whole numbers. Raises SpecError unless its values are, up to rounding, whole numbers from 0 on."""
-    whole = np.rint(X)
-    if X.size and not (whole.min() >= 0 and np.abs(X - whole).max() < _ROUNDED):
+def _words(X: Array, k: int) -> tuple[Array, Array]:
+    """The k characters from each place on of strings X (b, L), as NumPy strings (b, L + 1), and whether none is zero.
+
+    Raises SpecError unless the values of X are, up to rounding, whole numbers from 0 on.
+    """
+    numbers = np.rint(X)
+    if X.size and not (numbers.min() >= 0 and float(numbers.max()) < 2**32 and np.abs(X - numbers).max() < _ROUNDED):
         raise SpecError(
             "the spectrum kernel needs strings: whole numbers for characters, and 0 after the last one; it does not "
             "allow standardize, and other data need another kernel"
         )
-    return whole.astype(np.int64)
-
-
-@dataclass(frozen=True)
-class _Words:
-    """Numbers of the words of some strings.
-
-    levels[0] contains their characters, sorted. levels[j] contains the words of j + 1 characters, sorted, each as the
-    number of its first j characters times the number of characters, plus the number of its last one. The number of a
-    word of k characters is its position in levels[k - 1]. So numbers stay small for any alphabet and any k.
-    """
-
-    levels: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, X: Array, k: int) -> _Words:
-        """The words of k characters in strings X (b, L)."""
-        levels = [np.unique(X[X > 0])]
-        numbers = _position(levels[0], X)
-        for length in range(1, k):
-            longer = _longer(levels[0], X, numbers, length)
-            levels.append(np.unique(longer[longer >= 0]))
-            numbers = _position(levels[length], longer)
-        return cls(tuple(levels))
-
-    def counts(self, X: Array) -> scipy.sparse.csr_array:
-        """The number of occurrences of each word in each of the strings X (b, L), (b, words), sparse; unknown words are
-        ignored."""
-        numbers = _position(self.levels[0], X)
-        for length in range(1, len(self.levels)):
-            numbers = _position(self.levels[length], _longer(self.levels[0], X, numbers, length))
-        known = numbers >= 0
-        rows = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
-        parts = np.ones(int(rows[-1])), numbers[known], rows
-        found = scipy.sparse.csr_array(parts, shape=(len(X), len(self.levels[-1])))
-        found.sum_duplicates()
-        return found
-
-
-def _longer(characters: Array, X: Array, numbers: Array, length: int) -> Array:
-    """Words that are one character longer than those with these numbers, as numbered by `_Words`; -1 if unknown."""
-    last = _position(characters, X[:, length:])
-    first = numbers[:, : last.shape[1]]
-    return np.where((first >= 0) & (last >= 0), first * len(characters) + last, -1)
-
-
-def _position(level: Array, values: Array) -> Array:
-    """Positions of values in sorted numbers; -1 for missing values."""
-    if not len(level):
-        return np.full(values.shape, -1)
-    at = np.minimum(np.searchsorted(level, values), len(level) - 1)
-    return np.where(level[at] == values, at, -1)
+    padded = np.pad(numbers.astype(np.uint32), ((0, 0), (0, k)))
+    characters = np.ascontiguousarray(sliding_window_view(padded, k, axis=1))
+    return characters.view(f"U{k}")[:, :, 0], characters.min(axis=2) > 0

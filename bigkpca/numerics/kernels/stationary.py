@@ -28,7 +28,6 @@ from bigkpca.numerics.kernels.base import (
     Leaf,
     Towards,
     cached_pieces,
-    no_gradient,
     require_positive,
     squared_norms,
 )
@@ -49,6 +48,14 @@ class Stationary(Leaf):
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(X.shape[0])
+
+    def own_gradient_weight(self, X: Array) -> Array:
+        return np.full(len(X), self._largest_weight)
+
+    @property
+    def _largest_weight(self) -> float:
+        """The gradient weight of a row and itself."""
+        return 1 / self.sigma**2
 
 
 _FAR = 32.0  # lengths from the origin; distances to a row beyond are computed from differences
@@ -76,19 +83,14 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     right[d + 1, :] = 1
     work = empty((most_rows, d + 2), Y)
     work[:, d] = 1
-    with np.errstate(over="ignore"):
-        inverse = float(dtype.type(1 / sigma))
-    finite = bool(np.isfinite(inverse))
+    inverse = float(dtype.type(1 / sigma))
 
     @np.errstate(over="ignore")  # overflow gives -infinity, where the kernel is zero
     def evaluate(X: Array, out: Array) -> None:
         left = work[: X.shape[0], :]
         for piece in cached_pieces(X):
             rows = left[piece, :d]
-            if finite:
-                xp.multiply(X[piece, :], inverse, out=rows)
-            else:  # rows and sigma are near the smallest number of the dtype
-                xp.divide(astype(X[piece, :], np.float64), sigma, out=rows)
+            xp.multiply(X[piece, :], inverse, out=rows)
             xp.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
         endless = xp.isinf(left[:, d + 1])[:, None]
         if some := bool(xp.any(endless)):  # infinity times the zeros that pad a product would be NaN
@@ -120,21 +122,9 @@ def with_gradient_weights(evaluate: Evaluate, weight_of: Callable[[Array, Array]
 
 @dataclass(frozen=True)
 class Gaussian(Stationary):
-    """k(x, y) = exp(-|x - y|² / (2 sigma²)), the RBF kernel.
+    """k(x, y) = exp(-|x - y|² / (2 sigma²)), the RBF kernel; sigma is a length in the units of the columns.
 
-    Frequencies of random features are w ~ N(0, I / sigma²); the gradient weight is k / sigma². Raises SpecError if
-    sigma is not positive.
-
-    Parameters
-    ----------
-    sigma : float
-        Length, in the units of the columns.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Gaussian(1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
-    array([[1.    , 0.6065]])
+    Raises SpecError if sigma is not positive.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -156,9 +146,6 @@ class Gaussian(Stationary):
         evaluate = self.against(Y, most_rows)
         return with_gradient_weights(evaluate, lambda K, weights: np.multiply(K, inverse, out=weights))
 
-    def own_gradient_weight(self, X: Array) -> Array:
-        return np.full(len(X), 1 / self.sigma**2)
-
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w ~ N(0, I / sigma²)."""
         return draws.normals() / self.sigma
@@ -166,21 +153,9 @@ class Gaussian(Stationary):
 
 @dataclass(frozen=True)
 class Laplacian(Stationary):
-    """k(x, y) = exp(-|x - y|_1 / sigma).
+    """k(x, y) = exp(-|x - y|_1 / sigma); sigma is a length in the units of the columns.
 
-    Frequencies of random features have independent Cauchy entries of scale 1 / sigma. The kernel has no gradient at x =
-    y, so pre-images have no fixed point. Raises SpecError if sigma is not positive.
-
-    Parameters
-    ----------
-    sigma : float
-        Length, in the units of the columns.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Laplacian(1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
-    array([[1.    , 0.3679]])
+    It has no gradient at x = y, so pre-images have no fixed point. Raises SpecError if sigma is not positive.
     """
 
     name: ClassVar[str] = "laplacian"
@@ -217,22 +192,15 @@ _ZERO = 1e4  # where exp(-s) is zero and powers of s are still finite
 class Matern(Stationary):
     """k(x, y) = 2^(1 - nu) / Γ(nu) · s^nu K_nu(s), s = √(2 nu) |x - y| / sigma, K_nu the modified Bessel function.
 
-    nu = 0.5, 1.5 and 2.5 are the fastest. Frequencies of random features are multivariate t with 2 nu degrees of
-    freedom and scale 1 / sigma. Pre-images have a fixed point for nu > 1. Raises SpecError if a parameter is out of
-    range. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
+    nu = 0.5, 1.5 and 2.5 are the fastest. Pre-images have a fixed point for nu > 1. Raises SpecError if a parameter is
+    out of range. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine Learning*, section 4.2.
 
     Parameters
     ----------
     sigma : float
         Length, in the units of the columns.
     nu : float
-        Smoothness, up to 100. nu = 0.5 is exp(-|x - y| / sigma); nu → ∞ is the Gaussian with the same sigma.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.Matern(1.0, nu=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
-    array([[1.    , 0.3679]])
+        Smoothness, up to 100: 0.5 is exp(-|x - y| / sigma), and nu → ∞ the Gaussian with the same sigma.
     """
 
     name: ClassVar[str] = "matern"
@@ -281,8 +249,6 @@ class Matern(Stationary):
 
         The weight is nu / (nu - 1) / sigma² times the Matérn kernel of nu - 1 and length sigma √((nu - 1) / nu).
         """
-        if self.towards is None:
-            raise no_gradient(self)
         values = self.against(Y, most_rows)
         smoother = Matern(self.sigma * np.sqrt((self.nu - 1) / self.nu), self.nu - 1).against(Y, most_rows)
 
@@ -292,11 +258,6 @@ class Matern(Stationary):
             weights *= self._largest_weight
 
         return evaluate
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        if self.towards is None:
-            raise no_gradient(self)
-        return np.full(len(X), self._largest_weight)
 
     @property
     def _largest_weight(self) -> float:
@@ -313,9 +274,8 @@ class Matern(Stationary):
 class RationalQuadratic(Stationary):
     """k(x, y) = (1 + |x - y|² / (2 alpha sigma²))^(-alpha), a mixture of Gaussians of many lengths.
 
-    Frequencies of random features are w = √tau z / sigma with z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha). Raises
-    SpecError if a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for Machine
-    Learning*, section 4.2.
+    Raises SpecError if a parameter is not positive. Source: Rasmussen and Williams (2006), *Gaussian Processes for
+    Machine Learning*, section 4.2.
 
     Parameters
     ----------
@@ -323,12 +283,6 @@ class RationalQuadratic(Stationary):
         Length, in the units of the columns.
     alpha : float
         Positive; alpha → ∞ is the Gaussian with the same sigma.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> kernels.RationalQuadratic(1.0)(np.array([[0.0]]), np.array([[0.0], [1.0]])).round(4)
-    array([[1.    , 0.6667]])
     """
 
     name: ClassVar[str] = "rational-quadratic"
@@ -358,9 +312,6 @@ class RationalQuadratic(Stationary):
             weights *= 1 / self.sigma**2
 
         return with_gradient_weights(self.against(Y, most_rows), weight_of)
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        return np.full(len(X), 1 / self.sigma**2)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         """w = √tau z / sigma, z ~ N(0, I), tau ~ Gamma(shape alpha, rate alpha)."""

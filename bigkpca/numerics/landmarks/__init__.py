@@ -31,13 +31,7 @@ from bigkpca.numerics.registry import Registry, name_in
 
 
 class LandmarkRule(Protocol):
-    """A rule that chooses l landmarks from m sampled rows.
-
-    Attributes
-    ----------
-    name : str
-        The name of the rule in options and files.
-    """
+    """A rule that chooses l landmarks from m sampled rows; options and files call it by its `name`."""
 
     name: ClassVar[str]
 
@@ -48,23 +42,9 @@ class LandmarkRule(Protocol):
         """Bytes that `choose` needs besides the sample, which has `rows` x `columns` entries of `itemsize` bytes."""
 
     def choose(self, sample: Array, kernel: Kernel, size: int, rng: np.random.Generator) -> Array:
-        """Choose landmarks from sampled rows.
+        """Landmarks (l, d), l <= size <= m, from the sample (m, d), in its dtype.
 
-        Parameters
-        ----------
-        sample : (m, d) array
-            Rows, shifted and scaled, in the dtype of block work.
-        kernel : Kernel
-            The kernel of the fit.
-        size : int
-            The largest number of landmarks, at most m.
-        rng : numpy.random.Generator
-            The only source of randomness.
-
-        Returns
-        -------
-        (l, d) array
-            Landmarks, l <= size, in the dtype of the sample.
+        The rows of the sample are shifted and scaled as those of the fit. `rng` is the only source of randomness.
         """
 
 
@@ -87,8 +67,10 @@ class Own:
     def __hash__(self) -> int:
         return hash(str(self.to_dict()))
 
+    __repr__ = brief
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class OwnRows(Own):
     """Landmarks given as rows. Of equal rows, only the first becomes a landmark.
 
@@ -102,11 +84,6 @@ class OwnRows(Own):
         Digest of the original values, before a model rounded them and dropped equal ones.
     given : int, optional
         Original number of rows.
-
-    Examples
-    --------
-    >>> OwnRows(np.array([[0.0, 1.0], [2.0, 3.0]])).count
-    2
     """
 
     name: ClassVar[str] = "rows"
@@ -114,18 +91,16 @@ class OwnRows(Own):
     sha256: str | None = None
     given: int | None = None
 
-    @property
-    def count(self) -> int:
-        """Original number of rows."""
-        return self.given or len(self.values)
-
-    __repr__ = brief
-
     def __post_init__(self) -> None:
         check_numeric(self.values.dtype, "the array of landmarks")
         if self.values.ndim != 2 or 0 in self.values.shape:
             raise SpecError(f"landmarks of shape {self.values.shape}: pass rows like those of the data, (l, d)")
         check_finite(self.values, 0, "the array of landmarks")
+
+    @property
+    def count(self) -> int:
+        """Original number of rows."""
+        return self.given or len(self.values)
 
     def to_dict(self) -> dict[str, Any]:
         values = np.ascontiguousarray(self.values, np.float64)
@@ -141,32 +116,15 @@ class OwnRows(Own):
         return cls(own, sha256, count)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowNumbers(Own):
     """Landmarks given as row numbers of the data, counted from 0. Of equal rows, only the first becomes a landmark.
 
-    Raises SpecError unless they are nonnegative integers.
-
-    Parameters
-    ----------
-    numbers : (l,) array of int
-        The row numbers.
-
-    Examples
-    --------
-    >>> RowNumbers(np.array([0, 10, 20])).to_dict()
-    {'name': 'row-numbers', 'numbers': [0, 10, 20]}
+    Raises SpecError unless they are nonnegative integers, (l,).
     """
 
     name: ClassVar[str] = "row-numbers"
     numbers: Array
-
-    __repr__ = brief
-
-    @property
-    def count(self) -> int:
-        """The number of row numbers."""
-        return len(self.numbers)
 
     def __post_init__(self) -> None:
         if self.numbers.ndim != 1 or not len(self.numbers):
@@ -177,6 +135,11 @@ class RowNumbers(Own):
             raise SpecError(f"row numbers of landmarks must be integers, not {self.numbers.dtype}; rows are (l, d)")
         if self.numbers.min() < 0:
             raise SpecError(f"landmark {self.numbers.min()}: row numbers are counted from 0")
+
+    @property
+    def count(self) -> int:
+        """The number of row numbers."""
+        return len(self.numbers)
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "numbers": self.numbers.tolist()}
@@ -191,14 +154,7 @@ class RowNumbers(Own):
 
 
 def distinct(rows: Array) -> Array:
-    """Rows (q, d) without those that equal an earlier one, in order; `rows` (l, d) itself if all are distinct.
-
-    Examples
-    --------
-    >>> distinct(np.array([[2], [1], [2]]))
-    array([[2],
-           [1]])
-    """
+    """Rows (q, d) without those that equal an earlier one, in order; `rows` (l, d) itself if all are distinct."""
     _, first = np.unique(rows, axis=0, return_index=True)
     return rows if len(first) == len(rows) else rows[np.sort(first)]
 
@@ -233,24 +189,14 @@ named = RULES.named
 
 
 def to_dict(rule: LandmarkRule | Own) -> dict[str, Any]:
-    """A rule, or landmarks from the caller, as JSON-ready values: "name", and the options.
-
-    For given rows these contain the digest, since the model stores the rows.
-
-    Examples
-    --------
-    >>> to_dict(Uniform())
-    {'name': 'uniform'}
-    """
+    """A rule, or landmarks from the caller, as JSON-ready values: "name" and the options; a digest of given rows, since
+    the model stores the rows."""
     return rule.to_dict() if isinstance(rule, Own) else RULES.to_dict(rule)
 
 
 def from_dict(values: Mapping[str, Any], own: Array | None) -> LandmarkRule | Own:
-    """The rule, or the given landmarks, that `to_dict` described.
-
-    `own` (l, d) are the landmarks of the fitted model, in the units of the data, which replace rows from the caller.
-    Raises SpecError if the name is unknown.
-    """
+    """The rule, or the given landmarks, that `to_dict` described; `own` (l, d) are the landmarks of the model, in the
+    units of the data, which replace rows from the caller. Raises SpecError if the name is unknown."""
     name = name_in(values, "landmark rule")
     for kind in (OwnRows, RowNumbers):
         if name == kind.name:

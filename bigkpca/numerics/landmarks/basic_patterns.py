@@ -28,8 +28,7 @@ def kernel_directions(X: Array, reference: Array, kernel: Kernel, centred: bool)
 
 
 def scan(directions: Array, threshold: float, most: int) -> Array:
-    """Numbers of the rows kept: in order, each row whose cosine with all rows kept before is below the threshold; at
-    most `most`."""
+    """Numbers of at most `most` rows: in order, each row whose cosine with all rows before is below the threshold."""
     kept = np.empty((most, directions.shape[1]), directions.dtype)
     numbers: list[int] = []
     for start in range(0, len(directions), _PIECE_ROWS):
@@ -77,14 +76,6 @@ class BasicPatterns:
         threshold that keeps that many.
     centred : bool
         Whether kernel vectors are centred first, which separates rows if the kernel is wide.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [0.0], [3.0]])
-    >>> rule = BasicPatterns(centred=False)
-    >>> np.sort(rule.choose(X, kernels.Gaussian(1.0), 2, np.random.default_rng(0)).ravel())
-    array([0., 3.])
     """
 
     name: ClassVar[str] = "basic-patterns"

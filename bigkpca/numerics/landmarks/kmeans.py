@@ -25,23 +25,14 @@ class KMeans:
 
     Lloyd's iterations start from l distinct rows of the sample, which has at most 20,000 rows, or l. If rows have many
     columns, the nearest centre is found on 64 principal axes. Centres are means of whole rows, or of their projections
-    on the leading principal axes, if few are enough for as good a fit: kernels then cost a fraction.
+    on the leading principal axes, which take one pass over the data, if few axes are enough for as good a fit: kernels
+    then cost a fraction. On MNIST with l = 1000, the mean error of the 20 leading eigenvalues is 0.203 %, after twice
+    as many iterations 0.198 %, and with three times as many rows as well 0.178 %, in four times the time.
 
-    One pass over the data finds these axes; without them there is none. On MNIST, for whole rows, the mean error of the
-    20 leading eigenvalues, and seconds on two threads:
-
-        | rows and iterations                | l = 250        | l = 500        | l = 1000       | l = 2000       |
-        |------------------------------------|----------------|----------------|----------------|----------------|
-        | 10,000, 3                          | 0.906 % (0.06) | 0.446 % (0.07) |                |                |
-        | 20,000, 3                          | 0.817 % (0.07) | 0.386 % (0.08) | 0.203 % (0.14) | 0.112 % (0.27) |
-        | 20,000, 6                          | 0.783 % (0.08) | 0.374 % (0.12) | 0.198 % (0.17) | 0.109 % (0.26) |
-        | 20,000, 10, all columns, not axes  |                | 0.381 % (0.91) |                |                |
-        | 60,000, 6                          |                |                | 0.178 % (0.50) | 0.099 % (0.78) |
-
-    The results have the same bits for any number of threads. That is why the iterations are implemented here:
-    scikit-learn's Lloyd adds up centres in the order in which its threads finish, and takes 1.6 times as long on one
-    thread. Raises SpecError if iterations is negative; from `choose`, if averages of rows are not meaningful rows.
-    Source: Zhang, Tsang and Kwok (2008), *ICML*; `docs/numerics.md`, section 4.
+    The results have the same bits for any number of threads; scikit-learn's Lloyd adds up centres in the order in which
+    its threads finish, and takes 1.6 times as long on one thread. Raises SpecError if iterations is negative; from
+    `choose`, if averages of rows are not meaningful rows. Source: Zhang, Tsang and Kwok (2008), *ICML*;
+    `docs/numerics.md`, section 4.
 
     Parameters
     ----------
@@ -49,13 +40,6 @@ class KMeans:
         Iterations of Lloyd's algorithm; 0 gives uniform rows.
     subspace : bool
         Whether centres may lie in the leading principal subspace of the rows.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [2.0], [10.0], [12.0]])
-    >>> np.sort(KMeans().choose(X, kernels.Gaussian(1.0), 2, np.random.default_rng(0)).ravel())
-    array([ 1., 11.])
     """
 
     name: ClassVar[str] = "kmeans"
@@ -125,8 +109,7 @@ def _on_principal_axes(rows: Array, rng: np.random.Generator) -> Array:
 
 
 def _nearest(rows: Array, centres: Array) -> Array:
-    """The number of the nearest centre of each row, (m,): the one with the largest <x, c> - |c|² / 2, computed as the
-    product of (x, -1) and (c, |c|² / 2)."""
+    """The number of the nearest centre of each row, (m,): that with the largest (x, -1)'(c, |c|² / 2)."""
     with np.errstate(over="ignore", invalid="ignore"):
         right = np.vstack([centres.T, 0.5 * squared_norms(centres)])
 

@@ -20,16 +20,9 @@ from bigkpca.numerics.linalg import in_parts, rank_tolerance
 
 @dataclass(frozen=True)
 class Uniform:
-    """Rows of the sample, drawn uniformly without replacement.
+    """Rows of the sample, drawn uniformly without replacement. Makes no pass over the data.
 
-    Makes no pass over the data. Column sampling and the thesis's form of Nyström are valid only for these landmarks.
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.arange(5.0)[:, None]
-    >>> Uniform().choose(X, kernels.Gaussian(1.0), 5, np.random.default_rng(0)).ravel()
-    array([0., 1., 2., 3., 4.])
+    Column sampling and the thesis's form of Nyström are valid only for these landmarks.
     """
 
     name: ClassVar[str] = "uniform"
@@ -130,13 +123,6 @@ class RPCholesky:
     ----------
     tol : float
         Relative residual trace eta at which to stop with fewer landmarks than requested, in [0, 1).
-
-    Examples
-    --------
-    >>> from bigkpca import kernels
-    >>> X = np.array([[0.0], [0.0], [9.0]])
-    >>> np.sort(RPCholesky().choose(X, kernels.Gaussian(1.0), 3, np.random.default_rng(0)).ravel())
-    array([0., 9.])
     """
 
     name: ClassVar[str] = "rpcholesky"

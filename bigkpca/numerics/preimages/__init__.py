@@ -1,14 +1,8 @@
 """Pre-images: methods that map scores back to rows, and the decoders that a model keeps.
 
 A method is a frozen dataclass; a name represents the method with default options. None makes a pass: decoders are made
-from the model itself, or from sampled rows of the fit, which the decoder then keeps.
-
-base                the interfaces of methods and decoders
-fixed_point         "fixed-point": F(z), how near φ(z) is to φ^, its gradient, and the iteration
-ridge               "ridge" and "denoising": kernel ridge regression from scores of sampled rows, clean or noisy
-distances           "mds": from distances to sampled rows
-
-Formulas: `docs/numerics.md`, section 18.
+from the model itself, or from sampled rows of the fit, which the decoder then keeps. Formulas: `docs/numerics.md`,
+section 18.
 
 Examples
 --------
@@ -69,20 +63,7 @@ PREIMAGES: Registry[Any] = Registry(
         Distances,
     ),
 )
-to_dict, from_dict = PREIMAGES.to_dict, PREIMAGES.from_dict
-
-
-def named(name: str) -> Preimage:
-    """The pre-image method with a name and optional options, as in "ridge:ridge=0.01,size=500".
-
-    Raises SpecError if the name or an option is unknown, suggesting the nearest known one, or if a value is not valid.
-
-    Examples
-    --------
-    >>> named("fixed-point:anchor=0.1").anchor
-    0.1
-    """
-    return PREIMAGES.typed(name)
+to_dict, from_dict, named = PREIMAGES.to_dict, PREIMAGES.from_dict, PREIMAGES.typed
 
 
 def decoder_class(name: str) -> type[Decoder]:

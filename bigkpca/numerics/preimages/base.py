@@ -21,25 +21,17 @@ from bigkpca.numerics.methods import Method
 
 @dataclass(frozen=True)
 class Preimages:
-    """Pre-images, and how they were found.
+    """Pre-images `rows` (b, d), and how they were found.
 
-    Parameters
-    ----------
-    rows : (b, d) array
-        The pre-images.
-    converged : (b,) array of bool
-        Whether the iteration converged; always true for maps that do not iterate.
-    iterations : (b,) array of int
-        Number of steps; 0 for maps that do not iterate.
-    far : (b,) array of bool
-        Whether the scores do not correspond to anything near the data, or the start has no kernel value with any
-        landmark; such a row is the mean of the data.
+    converged (b,) is always true, and iterations (b,) is 0, for maps that do not iterate. far (b,) marks rows whose
+    scores do not correspond to anything near the data, or whose start has no kernel value with any landmark; such a row
+    is the mean of the data.
     """
 
     rows: Array
-    converged: Array  # (b,), bool
-    iterations: Array  # (b,), int
-    far: Array  # (b,), bool
+    converged: Array
+    iterations: Array
+    far: Array
 
     @classmethod
     def direct(cls, rows: Array) -> Self:
@@ -70,11 +62,8 @@ class Decoder(ABC):
         """Prepare the map for tiles of at most `most_rows` scores; the returned function owns its work space."""
 
     def working_bytes(self, features: FeatureMap, rows: int) -> int:
-        """Bytes that decoding a tile of `rows` scores needs, all in float64.
-
-        By default those of an iteration: kernels and gradient weights of the tile, a few copies of its rows, and a copy
-        of the landmarks.
-        """
+        """Bytes that decoding a tile of `rows` scores needs, all in float64; by default those of an iteration: kernels
+        and gradient weights of the tile, a few copies of its rows, and a copy of the landmarks."""
         size, columns = features.size, features.columns
         return rows * 8 * (7 * size + 9 * columns) + 2 * 8 * size * columns
 
@@ -83,21 +72,13 @@ class Decoder(ABC):
         solution is made; by default none."""
         return np.empty((0, features.columns))
 
-    def arrays(self) -> dict[str, Array]:
-        """The fields that are arrays, without those that are empty."""
-        return {name: values for name, values in arrays_of(self).items() if values.size}
+    arrays = arrays_of
 
     def parameters(self) -> dict[str, Any]:
-        """The other fields, JSON-ready, with the name of the decoder."""
+        """The fields that are not arrays, JSON-ready, with the name of the decoder."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
         return {"name": self.name, **{name: np.asarray(value).item() for name, value in plain.items()}}
-
-    @classmethod
-    def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """The decoder whose `parameters()` and `arrays()` are given; other arrays are ignored."""
-        given = {**parameters, **arrays}
-        return cls(**{part.name: given[part.name] for part in fields(cls) if part.name in given})
 
     def expansion(self, solution: Solution) -> Expansion | None:
         """The Expansion of the model, if the decoder contains it; otherwise None."""
@@ -144,10 +125,7 @@ class Preimage(ABC):
 
     @abstractmethod
     def decoder(self, fitted: Fitted, rows: Array) -> Decoder:
-        """The decoder of a model.
-
-        `rows` (m, d) are sampled rows in the units of the data, at most `most_rows`, 0 if none are needed.
-        """
+        """The decoder of a model. `rows` (m, d) are at most `most_rows` sampled rows, in the units of the data."""
 
 
 def spread(rows: Array, count: int) -> Array:
@@ -163,18 +141,17 @@ def sampled(rows: Array, most: int, what: str) -> Array:
 
 
 def least_squares(S: Array, C: Array, tolerance: float) -> Array:
-    """S⁻¹ C (q, c) for a scatter S (q, q) of q features, with a penalty if any, and their cross products C (q, c).
+    """S⁻¹ C (q, c) for a scatter S (q, q) of features, with a penalty if any, and their cross products C (q, c).
 
-    Features are scaled to unit length first; then `tolerance` is added to the diagonal, which bounds the rounding of
-    features that are equal.
+    `tolerance`, which is added to the diagonal of features of unit length, bounds the rounding of features that are
+    equal.
     """
     diagonal = np.diag(S)
     lengths = np.sqrt(np.where(diagonal > 0, diagonal, 1))
     scaled = S / np.outer(lengths, lengths)
     scaled[np.diag_indices_from(scaled)] += tolerance
     right = C / lengths[:, None]
-    # `solve` would warn of a large condition, which `tolerance` bounds.
-    try:
+    try:  # `solve` would warn of a large condition, which `tolerance` bounds
         solved = scipy.linalg.cho_solve(scipy.linalg.cho_factor(scaled, check_finite=False), right, check_finite=False)
     except np.linalg.LinAlgError:  # indefinite by rounding: without the directions that are rounding only
         values, vectors = scipy.linalg.eigh(scaled, check_finite=False)

@@ -27,10 +27,9 @@ _PIECE_VALUES = 2**20  # kernel values held at a time
 class Distances(Preimage):
     """The row whose distances to the nearest reference rows come closest to those of φ^.
 
-    For kernels that are decreasing functions of |x - y|, so that kernel values determine distances.
-
-    Needs no pass and no iteration. Raises SpecError if an option is out of range; from `check`, if the kernel or the
-    method is unsuitable. Source: Kwok and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
+    For kernels that are decreasing functions of |x - y|, so that kernel values determine distances. Needs no pass and
+    no iteration. Raises SpecError if an option is out of range, or the kernel or the method is unsuitable. Source: Kwok
+    and Tsang (2004), *IEEE Trans. Neural Netw.* 15; `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -38,11 +37,6 @@ class Distances(Preimage):
         Reference rows used for each pre-image, at least 2.
     rows : int
         The largest number of reference rows, sampled from the data; the model keeps them.
-
-    Examples
-    --------
-    >>> Distances(neighbours=10)
-    Distances(neighbours=10, rows=10000)
     """
 
     name: ClassVar[str] = "mds"
@@ -97,8 +91,8 @@ class DistancesDecoder(Decoder):
         "quadratic": ("r", "r"),
     }
     rows: Array
-    origin: Array  # (m,)
-    map: Array  # (m, r)
+    origin: Array
+    map: Array
     linear: Array
     constant: float
     neighbours: int

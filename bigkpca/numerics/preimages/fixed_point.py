@@ -7,8 +7,8 @@ of F is image - weight z, whose zero is the fixed point z = image / weight. Sour
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, least_squares, sampled
-from bigkpca.numerics.registry import Registry
 
 _LEAST_WEIGHT = 1e-6
 
@@ -41,11 +40,13 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Objective:
-    """F for weights gamma over landmarks, or over random features.
+    """F for weights gamma over landmarks, or over random features, with rows from which to increase it.
 
     at(Z (b, d), gamma (b, D)) -> Gradient, in float64, by two matrix products; it owns its work space. length is that
     of the kernel, in the units of z. own is the gradient weight p(z, z) (its mean over landmarks). Below the share
     `least` of total, weight is noise. reach · Σ|gamma| is the largest possible total, 0 if it is not bounded.
+    candidates C (c, d) are some of the landmarks, with their features V (c, D) and k(c, c); random features, which are
+    noise where they have no direction, have none.
     """
 
     at: Callable[[Array, Array], Gradient]
@@ -53,6 +54,13 @@ class Objective:
     own: float
     reach: float
     least: float
+    candidates: Array
+    V: Array
+    diagonal: Array
+
+
+_MOST_ROWS = 512
+_MOST_KERNELS = 2**22
 
 
 def objective(features: FeatureMap, most_rows: int) -> Objective:
@@ -75,7 +83,9 @@ def objective(features: FeatureMap, most_rows: int) -> Objective:
         value, weight = inner - kernel.diagonal(Z) / 2, kernel.own_gradient_weight(Z)
         return Gradient(value, weight, np.full(len(Z), own), image)
 
-    return Objective(at, float(np.sqrt(level / own)), own, own if of_difference else 0.0, _LEAST_WEIGHT)
+    C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
+    length, reach = float(np.sqrt(level / own)), own if of_difference else 0.0
+    return Objective(at, length, own, reach, _LEAST_WEIGHT, C, kernel(C, S), kernel.diagonal(C))
 
 
 def _over_waves(features: Any) -> Objective:
@@ -116,35 +126,16 @@ def _over_waves(features: Any) -> Objective:
 
     # For a row far from all data, value / (√k(0) |z^|) is the inner product of two independent unit vectors in R^D:
     # about 1 / √D.
-    return Objective(at, float(np.sqrt(level / own)), own, 0.0, 3 / float(np.sqrt(features.size)))
+    least, none = 3 / float(np.sqrt(features.size)), np.empty((0, features.size))
+    return Objective(
+        at, float(np.sqrt(level / own)), own, 0.0, least, np.empty((0, features.columns)), none, none[:, 0]
+    )
 
 
-_MOST_ROWS = 512
-_MOST_KERNELS = 2**22
 _LEAST_COSINE = 0.5  # between φ(z) and φ^; a landmark with less explains too little to start from
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Rows C (c, d) to start from, with their features V (c, D) and k(c, c) (c,)."""
-
-    rows: Array
-    V: Array
-    diagonal: Array
-
-
-def candidates_of(features: FeatureMap) -> Candidates:
-    """Some of the landmarks. None for random features, which are noise where they have no direction."""
-    if not has_landmarks(features):
-        return Candidates(np.empty((0, features.columns)), np.empty((0, features.size)), np.empty(0))
-    S = features.landmark_rows.astype(np.float64)
-    C = S[:: -(-len(S) // min(_MOST_ROWS, max(16, _MOST_KERNELS // len(S))))]
-    return Candidates(C, features.kernel(C, S), features.kernel.diagonal(C))
-
-
-def begin(
-    goal: Objective, Z: Array, gamma: Array, norms: Array, candidates: Candidates, *, known: bool
-) -> tuple[Array, Array]:
+def begin(goal: Objective, Z: Array, gamma: Array, norms: Array, *, known: bool) -> tuple[Array, Array]:
     """Rows to start from (b, d), and which of them are far (b,), for starts Z and |φ^| = norms (b,).
 
     A row without a reliable direction moves to the candidate with the largest F. It is far where φ of that candidate
@@ -155,13 +146,13 @@ def begin(
     nothing = at.total <= goal.least * goal.reach * np.abs(gamma).sum(axis=1)
     far = nothing | ~(at.weight > goal.least * at.total)
     anew = np.flatnonzero(far & ~nothing if known else far)
-    if not len(anew) or not len(candidates.rows):
+    if not len(anew) or not len(goal.candidates):
         return Z, far
-    inner = gamma[anew] @ candidates.V.T
-    best = (inner - candidates.diagonal / 2).argmax(axis=1)  # of F
-    largest = _LEAST_COSINE * norms[anew] * np.sqrt(candidates.diagonal[best])
+    inner = gamma[anew] @ goal.V.T
+    best = (inner - goal.diagonal / 2).argmax(axis=1)  # of F
+    largest = _LEAST_COSINE * norms[anew] * np.sqrt(goal.diagonal[best])
     Z, far = Z.copy(), far.copy()
-    Z[anew], far[anew] = candidates.rows[best], inner[np.arange(len(anew)), best] <= largest
+    Z[anew], far[anew] = goal.candidates[best], inner[np.arange(len(anew)), best] <= largest
     return Z, far
 
 
@@ -231,9 +222,8 @@ class FixedPoint(Preimage):
     For the linear kernel, the fixed point is the reconstruction of linear PCA.
 
     Needs no pass. A step takes two products with the landmarks, 2 b l d multiplications for b rows; USPS needs 4 to 8
-    steps. Raises SpecError if an option is out of range; from `check`, if the kernel or the method is unsuitable.
-    Source: Mika et al. (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor;
-    `docs/numerics.md`, section 18.
+    steps. Raises SpecError if an option is out of range, or the kernel or the method is unsuitable. Source: Mika et al.
+    (1999), *NIPS*; Kwok and Tsang (2004); Abrahamsen and Hansen (2011) for the anchor; `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -246,11 +236,6 @@ class FixedPoint(Preimage):
         The largest number of steps.
     tol : float
         Step length at which to stop, in lengths of the kernel.
-
-    Examples
-    --------
-    >>> FixedPoint(anchor=0.1).iterations
-    100
     """
 
     name: ClassVar[str] = "fixed-point"
@@ -294,33 +279,26 @@ class FixedPoint(Preimage):
         if not self.mean_term:
             given = given.without_mean()
         if has_landmarks(features):
-            R, Y, kept = features.landmark_rows, fitted.landmark_scores(), _no_rows()
+            R, Y, kept = features.landmark_rows, fitted.landmark_scores(), None
         else:
             rows = sampled(rows, _STARTING_ROWS, "pre-images of random features")
-            R, Y, kept = features.shifted(rows), fitted.scores(rows), features.shifted(rows)
+            R = kept = features.shifted(rows)
+            Y = fitted.scores(rows)
         mean_score, mean_row = Y.mean(axis=0), R.mean(axis=0, dtype=np.float64)
         Y = Y - mean_score
         weights = least_squares(Y.T @ Y, Y.T @ (R - mean_row), _TOLERANCE)
-        own = None if given.map is solution.components else given.map
         return FixedPointDecoder(
-            self,
             given.origin,
             given.constant,
             given.linear,
             mean_score,
             mean_row,
             weights,
-            map=own,
+            map=None if given.map is solution.components else given.map,
             quadratic=given.quadratic,
             rows=kept,
+            **vars(self),
         )
-
-
-_WAYS: Registry[FixedPoint] = Registry("pre-image", (FixedPoint,))
-
-
-def _no_rows() -> Array:
-    return np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -341,23 +319,27 @@ class FixedPointDecoder(Decoder):
         "quadratic": ("r", "r"),
         "rows": ("m", "d"),
     }
-    way: FixedPoint
-    origin: Array  # (D,)
+    origin: Array
     constant: float
-    linear: Array  # (r,)
-    mean_score: Array  # (r,)
-    mean_row: Array  # (d,)
-    weights: Array  # (r, d)
-    map: Array | None = None  # (D, r)
-    quadratic: Array | None = None  # (r, r)
-    rows: Array = field(default_factory=_no_rows)  # (m, d), of random features
+    linear: Array
+    mean_score: Array
+    mean_row: Array
+    weights: Array
+    mean_term: bool
+    anchor: float
+    iterations: int
+    tol: float
+    map: Array | None = None
+    quadratic: Array | None = None
+    rows: Array | None = None  # of random features
 
     __repr__ = brief
 
+    def __post_init__(self) -> None:
+        FixedPoint(self.mean_term, self.anchor, self.iterations, self.tol)  # checks what a file holds
+
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
-        goal, way = objective(features, most_rows), self.way
-        given = self._expansion(solution)
-        candidates = candidates_of(features)
+        goal, given = objective(features, most_rows), self._expansion(solution)
         # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
         blind = features.blind_off_axes
 
@@ -368,14 +350,11 @@ class FixedPointDecoder(Decoder):
                 Z = start.astype(np.float64)
             else:
                 Z = self.mean_row + (Y - self.mean_score) @ self.weights
-            if not way.mean_term:
-                found = _as_in_the_thesis(goal, Z, gamma, way)
-                found.rows[found.far] = self.mean_row
-                return found
-            norms = np.sqrt(np.maximum(given.squares(Y), 0))
-            Z, far = begin(goal, Z, gamma, norms, candidates, known=known)
-            hold = way.anchor * goal.own
-            found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=way.tol, most=way.iterations)
+            if not self.mean_term:
+                return self._as_in_the_thesis(goal, Z, gamma)
+            Z, far = begin(goal, Z, gamma, np.sqrt(np.maximum(given.squares(Y), 0)), known=known)
+            hold = self.anchor * goal.own
+            found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
             b = len(far)  # far rows become the mean
             rows, converged, iterations = np.tile(self.mean_row, (b, 1)), np.zeros(b, bool), np.zeros(b, np.intp)
             rows[~far], converged[~far], iterations[~far] = found.rows, found.converged, found.iterations
@@ -383,31 +362,24 @@ class FixedPointDecoder(Decoder):
 
         return decode
 
+    @np.errstate(all="ignore")  # steps without guards
+    def _as_in_the_thesis(self, goal: Objective, Z: Array, gamma: Array) -> Preimages:
+        """All steps of the thesis's update from rows Z (b, d); rows that leave the numbers are far."""
+        before = Z
+        for _ in range(self.iterations):
+            at, before = goal.at(Z, gamma), Z
+            Z = at.image / at.weight[:, None]
+        converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never if it is NaN
+        far = np.logical_not(np.isfinite(Z).all(axis=1))
+        return Preimages(np.where(far[:, None], self.mean_row, Z), converged, np.full(len(Z), self.iterations), far)
+
     def kept_rows(self, features: FeatureMap) -> Array:
-        return features.unshifted(self.rows) if len(self.rows) else super().kept_rows(features)
+        return super().kept_rows(features) if self.rows is None else features.unshifted(self.rows)
 
     def expansion(self, solution: Solution) -> Expansion | None:
-        return self._expansion(solution) if self.way.mean_term else None
+        return self._expansion(solution) if self.mean_term else None
 
     def _expansion(self, solution: Solution) -> Expansion:
         """The expansion to use, in the thesis's form without the mean."""
         G = solution.components if self.map is None else self.map
         return Expansion(self.origin, G, self.constant, self.linear, self.quadratic)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"name": self.name, "constant": self.constant, "way": _WAYS.to_dict(self.way)}
-
-    @classmethod
-    def from_parts(cls, parameters: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        return super().from_parts({**parameters, "way": _WAYS.from_dict(parameters["way"])}, arrays)
-
-
-@np.errstate(all="ignore")  # steps without guards
-def _as_in_the_thesis(goal: Objective, Z: Array, gamma: Array, way: FixedPoint) -> Preimages:
-    """All steps of the thesis's update from rows Z (b, d); rows that leave the numbers are far."""
-    before = Z
-    for _ in range(way.iterations):
-        at, before = goal.at(Z, gamma), Z
-        Z = at.image / at.weight[:, None]
-    converged = squared_norms(Z - before) <= (way.tol * goal.length) ** 2  # never if it is NaN
-    return Preimages(Z, converged, np.full(len(Z), way.iterations), np.logical_not(np.isfinite(Z).all(axis=1)))

@@ -16,15 +16,7 @@ from bigkpca.numerics.expansion import Fitted
 from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Gaussian, Kernel
 from bigkpca.numerics.methods import Method
-from bigkpca.numerics.preimages.base import (
-    Decode,
-    Decoder,
-    Preimage,
-    Preimages,
-    least_squares,
-    sampled,
-    spread,
-)
+from bigkpca.numerics.preimages.base import Decode, Decoder, Preimage, Preimages, least_squares, sampled, spread
 from bigkpca.numerics.random_streams import NOISE, random_stream
 
 _TILE_ROWS = 2048
@@ -96,11 +88,6 @@ class Ridge(Preimage):
         Number of kernels on scores, at least 2.
     rows : int
         The largest number of sampled rows, at least 2.
-
-    Examples
-    --------
-    >>> Ridge(ridge=1.0)
-    Ridge(ridge=1.0, size=1000, rows=20000)
     """
 
     name: ClassVar[str] = "ridge"
@@ -165,7 +152,7 @@ class Denoising(Ridge):
     As `Ridge`, but normal noise, independent in every column, is added to the rows before their scores are computed.
     Few rows are used up to 8 times with different noise, so that there are 10 noisy rows for each kernel. A map that is
     linear in the scores needs several times as many components for the same error. Raises SpecError if an option is out
-    of range; from `check`, if the noise is missing. Source: `docs/numerics.md`, section 18.
+    of range, or the noise is missing. Source: `docs/numerics.md`, section 18.
 
     Parameters
     ----------
@@ -173,11 +160,6 @@ class Denoising(Ridge):
         As in `Ridge`; scores of noisy rows vary more and need a smaller penalty.
     noise : float
         Standard deviation of the noise, in the units of the data. Required, here or as the `noise` of the fit.
-
-    Examples
-    --------
-    >>> Denoising(noise=0.5)
-    Denoising(ridge=0.1, size=1000, rows=20000, noise=0.5)
     """
 
     name: ClassVar[str] = "denoising"

@@ -12,6 +12,7 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels
 from bigkpca.numerics.features import draw_frequencies
 from bigkpca.numerics.kernels import (
+    ChiSquared,
     Cosine,
     Function,
     Gaussian,
@@ -22,8 +23,8 @@ from bigkpca.numerics.kernels import (
     RationalQuadratic,
     Scaled,
     Sigmoid,
+    Spectrum,
 )
-from bigkpca.numerics.kernels.stationary import Stationary, radial
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
 from tests.numerics.fits import seeds
@@ -63,21 +64,6 @@ def test_whole_numbers_are_worked_on_as_floats(dtype, expected):
         assert_allclose(K, oracles.matrix(formula, X.astype(float), X.astype(float)), rtol=1e-5, err_msg=name)
 
 
-@every_kernel
-def test_evaluators_share_nothing_and_tiles_do_not_leak_into_each_other(kernel, formula):
-    X, Y, Z = rows(7, 10, 3), rows(8, 5, 3), rows(9, 5, 3)
-    one, other = kernel.against(Y, 10), kernel.against(Z, 10)
-    first, second, again = np.empty((10, 5)), np.empty((3, 5)), np.empty((10, 5))
-    one(X, first)
-    kept = first.copy()
-    one(X[4:7], second)
-    other(X, np.empty((10, 5)))
-    one(X, again)
-    assert_allclose(second, first[4:7], rtol=1e-12)
-    assert_array_equal(first, kept)
-    assert_array_equal(again, first)
-
-
 def test_a_kernel_goes_through_json_and_back():
     assert Matern(2, 0.5).to_dict() == {"name": "matern", "sigma": 2, "nu": 0.5}  # what a file holds
     assert Gaussian(3.0).gamma == pytest.approx(1 / 18)  # as scikit-learn has it
@@ -106,6 +92,8 @@ def test_a_kernel_goes_through_json_and_back():
         (Sigmoid, [-1.0], "Sigmoid: gamma must be a positive number"),
         (Sigmoid, [1.0, np.nan], "Sigmoid: coef0 must be finite, not nan"),
         (Gaussian(1).__mul__, [0], "Scaled: factor must be a positive number, not 0.0"),
+        (ChiSquared, [0.0], "ChiSquared: gamma must be a positive number"),
+        (Spectrum, [0], "Spectrum: k must be a positive whole number, not 0"),
     ],
     ids=str,
 )
@@ -136,19 +124,6 @@ def test_a_kernel_has_these_properties_and_no_others(kernel, properties):
     if not kernel.spectral:
         with pytest.raises(SpecError, match=r"kernel has no spectral density .* method='nystroem'"):
             draw_frequencies(kernel, "iid", 5, 3, np.random.default_rng(0))
-
-
-def test_a_kernel_of_differences_without_frequencies_has_no_spectral_density():
-    class Box(Stationary):
-        name = "box"
-
-        def against(self, Y, most_rows):
-            return radial(Y, self.sigma, most_rows, lambda t: np.greater(t, -0.5, out=t))
-
-    assert_array_equal(Box(1.0)(np.zeros((1, 1)), np.array([[0.9], [1.1]])), [[1, 0]])
-    assert not Box(1.0).spectral
-    with pytest.raises(SpecError, match=r"the box kernel has no spectral density .*: gaussian, laplacian, matern, "):
-        Box(1.0).frequencies(None)
 
 
 def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away():

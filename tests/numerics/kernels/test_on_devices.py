@@ -1,7 +1,5 @@
-"""Every kernel on arrays of other libraries, against its values for NumPy's: on ordinary rows, and at the ends of the
-ranges of both dtypes."""
-
-from dataclasses import dataclass
+"""Every kernel on NumPy's arrays and on those of other libraries: ordinary rows, and the ends of the ranges of both
+dtypes."""
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from bigkpca.numerics.array_api import dtype_of, empty, moved, on_host
 from bigkpca.numerics.kernels import (
     KERNELS,
     Cosine,
+    Function,
     Gaussian,
     Laplacian,
     Linear,
@@ -20,41 +19,21 @@ from bigkpca.numerics.kernels import (
     Sigmoid,
     Spectrum,
 )
-from bigkpca.numerics.kernels.base import Leaf
 from bigkpca.spec import FitSpec
 from tests.helpers.devices import agree, every_device, every_dtype, place
 from tests.numerics.kernels import cases
 from tests.numerics.kernels.cases import rows
 
-
-@dataclass(frozen=True)
-class OnlyNumPy(Leaf):
-    """A kernel of a user who knows no other library."""
-
-    name = "only-numpy"
-    length: float = 2.0
-
-    def against(self, Y, most_rows):
-        def evaluate(X, out):
-            np.einsum("id,jd->ij", X, Y, out=out)
-            out[out < 0] = 0
-            np.tanh(out / self.length, out=out)
-
-        return evaluate
-
-    def diagonal(self, X):
-        return np.tanh(np.einsum("ij,ij->i", X, X, dtype=np.float64) / self.length)
-
-
+ONLY_NUMPY = Function(lambda X, Y: np.einsum("id,jd->ij", X, Y))
 OTHER_ROWS = ("spectrum", "chi-squared", "precomputed")  # for which the rows here are wrong
 LISTED = {name: FitSpec.checked(kernel=name).kernel_value(3, 2.0) for name in KERNELS if name not in OTHER_ROWS}
 KERNEL = {
     **LISTED,
     **{name: kernel for name, (kernel, _) in cases.ALL.items()},
     "matern of nu 0.5": Matern(1.3, 0.5),
-    "for NumPy alone": OnlyNumPy(),
-    "sum with one for NumPy alone": Gaussian(1.3) + OnlyNumPy(),
-    "multiple of one for NumPy alone": 2 * OnlyNumPy(),
+    "for NumPy alone": ONLY_NUMPY,
+    "sum with one for NumPy alone": Gaussian(1.3) + ONLY_NUMPY,
+    "multiple of one for NumPy alone": 2 * ONLY_NUMPY,
     "parameters of NumPy": Gaussian(np.float64(1.3)) * Laplacian(np.float32(2)) + np.float32(0.5) * Linear(),
     "more parameters of NumPy": Polynomial(np.float64(0.4), np.int64(2), np.float32(1))
     + Sigmoid(np.float32(0.3), np.float64(-0.2)) * RationalQuadratic(np.float32(1.3), np.float64(0.7))
@@ -73,20 +52,20 @@ every_kernel = pytest.mark.parametrize("kernel", KERNEL.values(), ids=KERNEL)
 every_stationary = pytest.mark.parametrize("kind", STATIONARY.values(), ids=STATIONARY)
 
 
-def on_both(kernel, X, Y, device, most_rows=None):
-    """k(X, Y) as NumPy computes it, and as the device does, both written to a part of a larger array."""
-    most_rows = most_rows or len(X)
-    here = np.full((len(X) + 2, len(Y)), np.nan, X.dtype)
-    kernel.against_anywhere(Y, most_rows)(X, here[1:-1])
-    like = place(device)(Y)
-    there = empty(here.shape, like)
-    there[:, :] = float("nan")
-    kernel.against_anywhere(like, most_rows)(moved(X, like), there[1:-1, :])
-    assert dtype_of(there) == X.dtype
-    found = on_host(there)
-    assert np.isnan(found[[0, -1]]).all()
-    assert_array_equal(on_host(like), Y)
-    return here[1:-1], found[1:-1]
+def on_both(kernel, X, Y, device):
+    """k(X, Y) by NumPy and by the device, in two tiles that are written to a part of a larger array."""
+    cut = 2 * len(X) // 3
+    found = []
+    for fixed in (Y, place(device)(Y)):
+        evaluate, out = kernel.against_anywhere(fixed, len(X)), empty((len(X) + 2, len(Y)), fixed)
+        out[:, :] = float("nan")
+        evaluate(moved(X[:cut], fixed), out[1 : cut + 1, :])
+        evaluate(moved(X[cut:], fixed), out[cut + 1 : -1, :])
+        assert dtype_of(out) == X.dtype
+        assert np.isnan(on_host(out)[[0, -1]]).all()
+        assert_array_equal(on_host(fixed), Y)
+        found.append(on_host(out)[1:-1])
+    return found
 
 
 @every_device
@@ -95,22 +74,12 @@ def on_both(kernel, X, Y, device, most_rows=None):
 def test_values_are_those_of_numpy(kernel, dtype, device):
     X, Y = rows(0, 130, 3, dtype), rows(1, 7, 3, dtype)
     here, there = on_both(kernel, X, Y, device)
+    agree(here, kernel(X, Y), dtype)
     agree(there, here, dtype)
-    agree(kernel.diagonal_anywhere(place(device)(X)), kernel.diagonal(X), dtype)
-    assert isinstance(kernel.diagonal_anywhere(place(device)(X)), np.ndarray)
-    assert kernel.diagonal_anywhere(place(device)(X)).dtype == np.float64
-
-
-@every_device
-@every_kernel
-def test_work_space_is_used_again_for_tiles_of_any_height(kernel, device):
-    X, Y = rows(0, 9, 3), rows(1, 4, 3)
-    Y_there = place(device)(Y)
-    evaluate = kernel.against_anywhere(Y_there, 9)
-    for part in (slice(0, 9), slice(2, 3), slice(9, 9), slice(4, 9)):
-        out = empty((part.stop - part.start, 4), Y_there)
-        evaluate(place(device)(X)[part, :], out)
-        agree(out, kernel(X, Y)[part], "float64")
+    diagonal = kernel.diagonal_anywhere(place(device)(X))
+    assert isinstance(diagonal, np.ndarray)
+    assert diagonal.dtype == np.float64
+    agree(diagonal, kernel.diagonal(X), dtype)
 
 
 @every_device
@@ -126,15 +95,12 @@ def test_strings_are_compared_on_the_processor(dtype, device):
 @every_device
 @every_dtype
 @every_stationary
-@pytest.mark.parametrize("unit", [1e-44, 1e-39, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("unit", [1e-37, 1e-30, 1.0, 1e30])
 def test_values_do_not_depend_on_the_unit_of_rows(kind, unit, dtype, device):
-    """1 / sigma is infinite in float32, or zero; rows near the smallest numbers have few digits."""
-    X, Y = (np.rint(2 * rows(seed, n, 3)) * unit for seed, n in ((0, 20), (1, 5)))
-    X, Y = X.astype(dtype), Y.astype(dtype)
-    here, there = on_both(kind(float(np.dtype(dtype).type(2 * unit))), X, Y, device)
+    X, Y = (np.rint(2 * rows(seed, n, 3)) for seed, n in ((0, 20), (1, 5)))
+    here, there = on_both(kind(2 * unit), (X * unit).astype(dtype), (Y * unit).astype(dtype), device)
+    agree(here, kind(2.0)(X, Y), dtype)
     agree(there, here, dtype)
-    assert 0 < there.max() <= 1
-    assert there.min() < 0.5
 
 
 @every_device
@@ -161,12 +127,12 @@ def test_rows_and_landmarks_far_from_the_origin(kind, dtype, device):
 @every_device
 def test_a_row_whose_square_overflows_leaves_nothing_for_the_next_tile(device):
     X, Y = rows(0, 6, 3, np.float32), rows(1, 4, 3, np.float32)
-    there = place(device)(Y)
-    evaluate, out = Gaussian(1.3).against_anywhere(there, 6), empty((6, 4), there)
-    evaluate(place(device)(X * np.float32(1e38)), out)
-    assert not on_host(out).any()
-    evaluate(place(device)(X), out)
-    agree(out, Gaussian(1.3)(X, Y), "float32")
+    for fixed in (Y, place(device)(Y)):
+        evaluate, out = Gaussian(1.3).against_anywhere(fixed, 6), empty((6, 4), fixed)
+        evaluate(moved(X * np.float32(1e38), fixed), out)
+        assert not on_host(out).any()
+        evaluate(moved(X, fixed), out)
+        agree(out, Gaussian(1.3)(X, Y), "float32")
 
 
 @every_device
@@ -180,15 +146,3 @@ def test_rows_whose_products_overflow_are_infinite_as_for_numpy(kernel, device):
         agree(there, here, "float32")
         for found in (kernel.diagonal_anywhere(place(device)(X)), kernel.diagonal_anywhere(X)):
             np.testing.assert_allclose(found, kernel.diagonal(X), rtol=1e-12)
-
-
-@every_device
-@every_dtype
-def test_zero_rows_and_rows_of_any_length_have_an_angle(dtype, device):
-    tiny, large = np.finfo(dtype).tiny, np.finfo(dtype).max / 4
-    X = np.array([[0, 0], [1, 1], [tiny, tiny], [large, large], [-large, 0], [0, tiny / 8]], dtype)
-    here, there = on_both(Cosine(), X, X, device)
-    agree(there, here, dtype)
-    agree(there, np.where(X.any(axis=1)[:, None], there, 0), dtype)
-    agree(np.diag(there), [0, 1, 1, 1, 1, 1], dtype)
-    assert_array_equal(Cosine().diagonal_anywhere(place(device)(X)), [0, 1, 1, 1, 1, 1])

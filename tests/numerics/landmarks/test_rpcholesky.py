@@ -9,7 +9,6 @@ from bigkpca.numerics.landmarks import RPCholesky, sampling
 from bigkpca.numerics.landmarks.sampling import rpcholesky_rows, thinned
 from tests.helpers import oracles
 
-dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 KERNEL = Gaussian(1.0)
 
 
@@ -51,7 +50,7 @@ def test_the_first_two_pivots_follow_the_law_of_simple_rpcholesky(kernel, size, 
     assert_follows(pairs, oracles.rpcholesky_pivot_law(kernel(SIX, SIX)))
 
 
-@dtypes
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_row_is_chosen_twice_and_the_rank_of_the_kernel_matrix_bounds_their_number(dtype):
     X = rows(0).astype(dtype)
     chosen = rpcholesky_rows(X, Gaussian(3.0), 60, 0.0, np.random.default_rng(0))
@@ -108,18 +107,3 @@ def test_proposals_are_thinned_one_after_the_other():
         assert_allclose(L, np.linalg.cholesky(residual[np.ix_(kept, kept)]), atol=1e-12)
         sizes.append(len(kept))
     assert 1 < sizes[1] <= sizes[0] < 29
-
-
-def test_what_repeats_or_is_left_below_rounding_or_the_least_residual_is_never_kept():
-    X = np.repeat(rows(0, n=3), 4, axis=0)
-    kept, L = thinned(KERNEL.gram(X), np.ones(12), np.full(12, 1e-12), np.random.default_rng(0))
-    assert len(np.unique(X[kept], axis=0)) == len(kept) == len(L) > 0
-    for residual in (np.diag([1e-13, -1e-13, 0.0]), np.zeros((3, 3))):
-        for bound in (1.0, 1e-14):  # a bound of rounding alone makes no residual worth keeping
-            kept, L = thinned(residual.copy(), np.full(3, bound), np.full(3, 1e-12), np.random.default_rng(0))
-            assert len(kept) == 0
-            assert L.shape == (0, 0)
-    least = np.array([0.0, 2e-6, 0.5e-6, 1e-6, 0.0])
-    kept, L = thinned(np.diag(np.full(5, 1e-6)), np.full(5, 1e-6), least, np.random.default_rng(0))
-    assert_array_equal(kept, [0, 2, 4])  # those of which all is left, and more than the least
-    assert_allclose(L, np.eye(3) * 1e-3)

@@ -9,7 +9,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Matern, Polynomial
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.preimages import FixedPoint, expansion
-from bigkpca.numerics.preimages.fixed_point import begin, candidates_of, climb, objective
+from bigkpca.numerics.preimages.fixed_point import begin, climb, objective
 from tests.helpers import oracles
 from tests.numerics.preimages.models import (
     GAUSSIAN,
@@ -109,25 +109,23 @@ def test_rows_converge_each_on_its_own():
 
 
 def test_a_start_that_is_pushed_away_moves_to_the_landmark_that_explains_most():
-    assert len(candidates_of(KernelRows(GAUSSIAN, np.zeros(3), rows(2000))).rows) <= 512  # not all are tried
-    assert len(candidates_of(random_fitted("pairs").features).rows) == 0
+    assert len(objective(KernelRows(GAUSSIAN, np.zeros(3), rows(2000)), 1).candidates) <= 512  # not all are tried
     S = np.array([[0.0], [4.0], [9.0]])
     features = KernelRows(Gaussian(1.0), np.zeros(1), S)
     goal, gamma = objective(features, 3), np.array([[1.0, -0.5, 0.1]] * 3)
     starts = np.array([[4.1], [0.3], [1e3]])  # pushed away, pulled, and without a kernel value with anything
     norms = np.array([np.sqrt(gamma[0] @ features.gram() @ gamma[0])] * 3)
-    Z, far = begin(goal, starts, gamma, norms, candidates_of(features), known=True)
+    Z, far = begin(goal, starts, gamma, norms, known=True)
     assert_array_equal(Z, [[0.0], [0.3], [1e3]])
     assert_array_equal(far, [False, False, True])
-    Z, far = begin(goal, starts, gamma, norms, candidates_of(features), known=False)
+    Z, far = begin(goal, starts, gamma, norms, known=False)
     assert_array_equal(Z, [[0.0], [0.3], [0.0]])
     assert_array_equal(far, [False, False, False])
-    _, far = begin(goal, starts, -np.ones((3, 3)), np.ones(3), candidates_of(features), known=False)
+    _, far = begin(goal, starts, -np.ones((3, 3)), np.ones(3), known=False)
     assert far.all()  # no landmark explains such scores
     S = np.array([[1.0, 0.0], [3.0, 1.0]])
     features = KernelRows(Polynomial(1.0, degree=2, coef0=0.0), np.zeros(2), S)
-    given = np.array([[1.0, 0.0]]), np.ones(1), candidates_of(features)
-    Z, far = begin(objective(features, 1), np.zeros((1, 2)), *given, known=False)
+    Z, far = begin(objective(features, 1), np.zeros((1, 2)), np.array([[1.0, 0.0]]), np.ones(1), known=False)
     assert_array_equal(Z, S[:1])  # where F = 1 - 1/2, and at the other, which is longer, 9 - 100/2
     assert not far.any()
 
@@ -158,10 +156,6 @@ def test_the_gradient_over_landmarks_is_that_of_a_naive_objective(kernel):
     assert_allclose(at.value - constant, naive, atol=1e-12)
     expected = [slope(lambda z, g=g: naive_objective(kernel, S, g, z), z) for g, z in zip(gamma, Z, strict=True)]
     assert_allclose(at.image - at.weight[:, None] * Z, expected, rtol=1e-5, atol=1e-7)
-    x = rows(1, seed=1) + 1  # the pull of a row at itself is the limit of pulls near it
-    K, weights = np.empty((2, 1, 1))
-    kernel.gradient_weights(x + 1e-6, 1)(x, K, weights)
-    assert_allclose(weights[0], kernel.own_gradient_weight(x), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "principal", "principal-alpha"])
@@ -181,15 +175,7 @@ def test_the_gradient_over_waves_is_that_of_the_features(kind):
 
 @pytest.mark.parametrize("kernel", WITHOUT_PULL, ids=lambda k: k.name)
 def test_kernels_without_a_pull_say_what_works(kernel):
-    assert kernel.towards is None
-    ways = "have no fixed point: use .*'ridge' or 'denoising'"
-    with pytest.raises(SpecError, match=f"pre-images of the {kernel.name} kernel {ways}"):
+    ways = "'mds', " if isinstance(kernel, Matern) else ""  # which tells distances
+    message = f"pre-images of the {kernel.name} kernel have no fixed point: use {ways}'ridge' or 'denoising'"
+    with pytest.raises(SpecError, match=message):
         FixedPoint().check(kernel, Nystroem())
-    with pytest.raises(SpecError, match=ways):
-        kernel.gradient_weights(rows(2), 1)
-    if kernel.stationary:
-        with pytest.raises(SpecError, match="have no fixed point"):
-            kernel.own_gradient_weight(rows(2))
-    if isinstance(kernel, Matern):  # which tells distances
-        with pytest.raises(SpecError, match="use 'mds', 'ridge'"):
-            FixedPoint().check(kernel, Nystroem())

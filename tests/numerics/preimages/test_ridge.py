@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from bigkpca.errors import DataError
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.preimages import Denoising, FixedPoint, Ridge
+from bigkpca.numerics.preimages import Denoising, Distances, FixedPoint, Ridge
 from bigkpca.numerics.preimages.base import least_squares, spread
 from bigkpca.numerics.random_streams import NOISE, random_stream
 from tests.helpers import oracles
@@ -73,7 +73,8 @@ def test_a_curve_comes_back_better_than_from_the_fixed_point():
 
 def test_sampled_rows_are_kept_up_to_a_limit():
     model, X = fitted(), rows()
-    for way, kept in ((Ridge(rows=20), 20), (Ridge(rows=90), 60), (Denoising(noise=0.1, rows=20), 20)):
+    few = Ridge(rows=20), Denoising(noise=0.1, rows=20), Distances(neighbours=5, rows=20)
+    for way, kept in (*((way, 20) for way in few), (Ridge(rows=90), 60), (Distances(rows=90), 60)):
         assert_allclose(decoder(way, model).kept_rows(model.features), spread(X, kept))
     assert len(decoder(FixedPoint(), model).kept_rows(model.features)) == 0
     waves = random_fitted("pairs", X=rows(2100))
