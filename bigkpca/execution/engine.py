@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from functools import partial
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 import dask.config
+import dask.threaded
 import numpy as np
 from dask.base import tokenize
+from dask.callbacks import local_callbacks
 from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
@@ -28,9 +29,8 @@ from bigkpca.data.devices import AT_ONCE, TALLER, Device, device_of
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.graph import Pass
+from bigkpca.execution.graph import Key, Pass
 from bigkpca.execution.on_cluster import on_cluster
-from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
 from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
@@ -194,7 +194,7 @@ class Engine:
                 done(given.span(node))
             try:
                 if self.client is None:
-                    on_threads(given, self.threads, done)
+                    _on_threads(given, self.threads, done)
                 else:
                     on_cluster(self.client, given, dict(self.seen), self.timeout, done)
             except (KeyboardInterrupt, IncompleteError):
@@ -246,46 +246,40 @@ class Engine:
             needs = tuple(map(device_bytes, range(1, AT_ONCE + 1)))
             check_devices(self.client, self.timeout, self.device, needs)
 
-    @contextmanager
-    def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
-        """`map` on threads of this process that live as long as the context, for work of the driver in many small
-        steps; BLAS stays at one thread. A mapped function may itself map another."""
-        with single_threaded_blas, ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
-            yield lambda function, items: _in_order(pool, self.threads, function, list(items))
 
-    def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-        """`map` on the threads of this process, for small work of the driver; BLAS stays at one thread."""
-        with self.small_work() as in_order:
-            return in_order(function, items)
+class _Stopped(Exception):
+    """The run ended while tasks were left."""
 
 
-def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
-    """function(item) of all items, in order. The calling thread works alongside idle threads of the pool, so nested
-    calls never wait for a thread."""
-    found: list[Any] = [None] * len(items)
-    left, settings = deque(range(len(items))), np.geterr()  # which each thread has separately
+def _go_on(stop: Event) -> None:
+    if stop.is_set():
+        raise _Stopped
 
-    def work() -> None:
-        try:
-            with np.errstate(**settings):
-                while left:
-                    try:
-                        i = left.popleft()
-                    except IndexError:  # another thread took the last one
-                        return
-                    found[i] = function(items[i])
-        except BaseException:
-            left.clear()
-            raise
 
-    helpers = [pool.submit(work) for _ in range(min(threads, len(items)) - 1)]
+def _on_threads(given: Pass, threads: int, done: Callable[[range], None]) -> None:
+    """Add to a pass what is missing. `done` receives the numbers of the tasks that ended, none after a sum, in this
+    thread. An error of a task, or of `done`, ends the run after the tasks at work. An interruption ends it at once, and
+    these end by themselves."""
+    if not (nodes := given.missing()):
+        return
+    stop = Event()
+    graph = given.graph(nodes, partial(_go_on, stop), adding=True)
+
+    def after(key: Key, *_: Any) -> None:
+        done(graph.groups.get(key, range(0)))
+
+    pool, waits = ThreadPoolExecutor(threads, "bigkpca"), True
     try:
-        work()
+        # Callbacks of the user see this graph, but not those that tasks may compute inside.
+        with local_callbacks() as of_user:
+            callbacks = [(None, None, None, after, None), *of_user]
+            dask.threaded.get(graph.dsk, graph.end, pool=pool, callbacks=callbacks)
+    except KeyboardInterrupt:
+        waits = False
+        raise
     finally:
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
-    return found
+        stop.set()
+        pool.shutdown(wait=waits, cancel_futures=True)
 
 
 def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:

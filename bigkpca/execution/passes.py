@@ -92,18 +92,18 @@ def sums_of(
     rounding: Rounding,
     block_rows: int | None,
     engine: Engine,
-    title: str = "fitting",
-    kept: KeptFeatures | None = None,
     draw: Draw | None = None,
 ) -> BlockSums:
     """Sums of the features of all rows with their rounding, a digest of the rows, and those that `draw` draws: one
-    pass. `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
+    pass. `shift` (D,) is near their mean. The features of the fit, whose rows are drawn, are kept by the engine."""
+    kept = None if draw is None else engine.kept
     if kept is not None:
         kept.begin()
     trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
     if engine.device is not None:
         kept = None  # the next pass may compute elsewhere
     given = engine.placed(features), shift, rounding, draw
+    title = "principal axes" if draw is None else "fitting"
     found = sum_by_block(title, _block_sums, rows, given, block_rows, engine, kept)
     trim(features.size)  # the work space of all threads, before that of the eigenproblem
     return found

@@ -119,7 +119,7 @@ def _sums_like(rows: Rows, like: Model, few: _Few, fit: ResolvedFit, engine: Eng
         rounding = rounding_of(features, few.X, about, engine)
         measure = measure_like(features, _drawn(like))
         draw = replace(draw_of(features, measure, few.X, few.weights, few.weight, fit), before=before)
-    return sums_of(rows, features, about, rounding, like.block_rows, engine, kept=engine.kept, draw=draw)
+    return sums_of(rows, features, about, rounding, like.block_rows, engine, draw)
 
 
 def fit_like(

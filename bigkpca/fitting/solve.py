@@ -145,16 +145,7 @@ def solve_rows(
         more_precise.append(choice("dtype", "float64", reason))
     measure = measure_of(given.features, given.basis)
     draw = draw_of(given.features, measure, chosen.few, chosen.few_weights, chosen.weight, fit)
-    found = sums_of(
-        rows,
-        given.features,
-        chosen.shift,
-        given.rounding,
-        fit.spec.block_rows,
-        engine,
-        kept=engine.kept,
-        draw=draw,
-    )
+    found = sums_of(rows, given.features, chosen.shift, given.rounding, fit.spec.block_rows, engine, draw)
     assert found.drawn is not None
     solved = solve(found.sums, given.features, fit.spec, found.drawn, given.basis, chosen.few)
     return given.features, replace(solved, digest=found.content, choices=(*solved.choices, *more_precise))

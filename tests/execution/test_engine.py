@@ -5,7 +5,6 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, replace
-from threading import Event
 
 import numpy as np
 import pytest
@@ -88,20 +87,6 @@ def test_workers_with_too_little_memory_are_refused(two_processes):
     Engine(threads=2).check_memory(lambda threads: 10**15)  # threads have no limits of workers
 
 
-def test_small_work_may_be_nested_and_has_the_floating_point_settings_of_its_caller():
-    def squared(exponent):
-        return float(np.float64(10.0**exponent) ** 2)
-
-    with Engine(threads=2).small_work() as in_order:
-        with np.errstate(over="ignore"):
-            assert in_order(squared, [1, 200]) == [100.0, np.inf]
-        with pytest.raises(RuntimeWarning, match="overflow"):
-            in_order(squared, [1, 200])
-    with Engine(threads=2).small_work() as in_order:
-        tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
-    assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]
-
-
 def test_a_pass_that_fails_leaves_no_thread_behind():
     def fails(number):
         raise ValueError(number)
@@ -110,24 +95,3 @@ def test_a_pass_that_fails_leaves_no_thread_behind():
         with pytest.raises(ValueError, match=r"^[0-7]$"):
             Engine(threads=2).total("adding up", [Task(fails, (number,), 1) for number in range(8)])
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigkpca")]
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_small_work_ends_with_the_error_of_a_step(threads):
-    done, failed = [], Event()
-
-    def step(number):
-        if number == 2:
-            failed.set()
-            raise ValueError("step 2")
-        if number > 2:
-            failed.wait(60)
-            time.sleep(0.001)
-        done.append(number)
-        return number
-
-    with Engine(threads=threads).small_work() as in_order:
-        with pytest.raises(ValueError, match="step 2"):
-            in_order(step, range(100_000))
-        assert len(done) < 50_000  # what is left is not begun
-        assert in_order(step, [3, 4]) == [3, 4]
