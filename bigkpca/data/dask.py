@@ -13,11 +13,19 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.devices import Device, device_of
-from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.masks import OF_DASK, unmasked
+from bigkpca.data.frames import (
+    FRAME,
+    OF_DASK,
+    check_tensor,
+    column_names,
+    frame_dtype,
+    is_of_cupy,
+    is_tensor,
+    tensor_rows,
+    unmasked,
+)
 from bigkpca.data.rows import ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
-from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.linalg import aligned

@@ -1,23 +1,30 @@
-"""Tables of pandas, polars, pyarrow and Dask, and DataArrays of xarray: detection, column names and values."""
+"""Tables of pandas, polars, pyarrow and Dask, DataArrays of xarray, and tensors: detection, column names and values."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from bigkpca.data.masks import check_fills, unmasked
-from bigkpca.data.rows import check_shape
+from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
+from bigkpca.numerics.array_api import dtype_of
 
 FRAME = "the dask dataframe"
 _MOST_NAMED = 5  # columns that one message names
 _LISTS = (list, tuple, np.ndarray)
+_FILLS = ("_FillValue", "missing_value")
+_NAN = {"nan", "NaN", "None", "AAAAAAAA+H8="}  # as text; the last is how xarray writes it in Zarr v3
+OF_DASK = (
+    "some values of the dask array are masked: dask.array.ma.filled(X.astype(float), numpy.nan) makes them NaN, and "
+    "X[~dask.array.isnan(X).any(axis=1)] then leaves out their rows"
+)
 
 
 def is_data_array(data: Any) -> bool:
@@ -248,3 +255,89 @@ def is_frame(data: Any) -> bool:
 
 def _is_table(data: Any) -> bool:
     return is_frame(data) or is_of(data, "pyarrow", "Table")
+
+
+# Masked entries, fill values and packed numbers: what they stand for is not what is stored, so they are refused.
+
+
+def fills_of(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """The attributes that name numbers for missing values. NaN is left out: a pass finds it, and names its row."""
+    found = {name: np.ravel(np.asarray(attributes[name], object)) for name in _FILLS if name in attributes}
+    return {name: values[0] for name, values in found.items() if not {str(each) for each in values} <= _NAN}
+
+
+def check_encoding(attributes: Mapping[str, Any], where: str, opened: str) -> None:
+    """Raise DataError for a stored array whose attributes, in the CF conventions, say that its numbers stand for
+    others; `opened` is a line that decodes them."""
+    packed = [name for name in ("scale_factor", "add_offset", "_Unsigned") if name in attributes]
+    if found := [*packed, *fills_of(attributes)]:
+        raise DataError(
+            f"{where} has the attributes {', '.join(found)}: its numbers are packed, or some mean missing; pass "
+            f"{opened}, which decodes them, and leave out rows with missing values by dropna"
+        )
+
+
+def check_fills(array: Any) -> None:
+    """Raise DataError for a DataArray of xarray with an attribute that says which numbers mean missing."""
+    for name, value in fills_of(array.attrs).items():
+        raise DataError(
+            f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
+            f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({array.dims[0]!r}) leaves out their rows"
+        )
+
+
+def unmasked(values: Any, refusal: str) -> Any:
+    """Values without an empty mask. Raises DataError with this refusal if some are masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if np.ma.is_masked(values):
+        raise DataError(refusal)
+    return values.data
+
+
+# Tensors of PyTorch, and arrays of CuPy and array_api_strict.
+
+
+def is_of_torch(data: Any) -> bool:
+    """Whether `data` is a PyTorch tensor, which is not imported for this."""
+    return is_of(data, "torch", "Tensor")
+
+
+def is_of_cupy(data: Any) -> bool:
+    """Whether `data` is a CuPy array, which is not imported for this."""
+    return is_of(data, "cupy", "ndarray")
+
+
+def is_tensor(data: Any) -> bool:
+    """Whether `data` is an array of one of these libraries."""
+    return is_of_torch(data) or is_of_cupy(data) or is_of(data, "array_api_strict._array_object", "Array")
+
+
+def tensor_rows(data: Any) -> ArrayRows:
+    """Rows of a tensor: of the same memory, or on its device. Raises the errors of `check_tensor`."""
+    where = "the array"
+    check_tensor(data, where)
+    check_shape(tuple(data.shape), where)
+    if is_of_torch(data) and data.device.type == "cpu":
+        return ArrayRows(data.numpy(force=True), where=where)  # copies only values with a lazy sign
+    rows = DeviceRows(data, where=where)
+    rows.device.finish()  # what computes the tensor: passes do not wait for other streams
+    return rows
+
+
+def check_tensor(data: Any, where: str) -> np.dtype[Any]:
+    """The dtype of a tensor, as NumPy's. Raises SpecError for tensors that cannot become arrays of NumPy, e.g. since
+    they are sparse or record operations for a gradient, and DataError for values that are not numbers."""
+    if is_of_torch(data) and (data.is_nested or str(data.layout) != "torch.strided"):
+        raise SpecError(
+            f"{where} is a nested or sparse tensor: pass one with the same columns in all rows, as X.to_dense() gives, "
+            "or a sparse array of SciPy"
+        )
+    try:
+        if is_of_torch(data):
+            data[:0].resolve_conj().resolve_neg().cpu().numpy()
+        dtype = dtype_of(data)
+    except (IndexError, RuntimeError, TypeError) as error:
+        raise SpecError(f"{where} cannot be read as an array of NumPy: {error}") from error
+    check_numeric(dtype, where)
+    return dtype

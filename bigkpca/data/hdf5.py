@@ -11,7 +11,7 @@ import numpy as np
 from dask.base import normalize_token
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.masks import check_encoding
+from bigkpca.data.frames import check_encoding
 from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import read

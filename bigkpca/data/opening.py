@@ -18,6 +18,8 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_of,
+    is_tensor,
+    tensor_rows,
 )
 from bigkpca.data.hdf5 import hdf5_rows
 from bigkpca.data.npy import NpyRows
@@ -25,7 +27,6 @@ from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
 from bigkpca.data.stores import expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
 from bigkpca.errors import DataError, IncompleteError, SpecError, check_numeric, unreadable
 

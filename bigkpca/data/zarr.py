@@ -17,7 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.masks import check_encoding
+from bigkpca.data.frames import check_encoding
 from bigkpca.data.rows import ArrayRows, Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store

@@ -14,9 +14,9 @@ import pytest
 from bigkpca.data import rows as rows_module
 from bigkpca.data.blocks import Block
 from bigkpca.data.devices import Device
+from bigkpca.data.frames import is_tensor
 from bigkpca.data.opening import in_memory, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, digest_of_rows, take, tiles
-from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics.array_api import on_host
 from tests.data.cases import case

@@ -1,4 +1,9 @@
-"""Stores: places that hold data below paths, behind one protocol: local disks, and object stores."""
+"""Stores: local disks and object stores, which hold files at paths; `/` separates the names in a path.
+
+All of bigkpca reads and writes stored data through their operations, except files of other formats that `ingest` and
+labels read, and zip archives. Both have the same ones, but only a disk can `move`, and only an object store can `claim`
+and `swap`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,6 @@ from bigkpca.data.stores.base import (
     NODE_FILES,
     SCHEMES,
     AnyPath,
-    Store,
     StoredFile,
     address,
     is_url,
@@ -28,7 +32,6 @@ __all__ = [
     "AnyPath",
     "LocalDisk",
     "ObjectStore",
-    "Store",
     "StoredFile",
     "expanded",
     "is_path",
@@ -41,7 +44,7 @@ __all__ = [
 _LOCAL = LocalDisk()
 
 
-def store_of(path: str) -> Store:
+def store_of(path: str) -> LocalDisk | ObjectStore:
     """The store of a path. Raises SpecError for URLs that do not belong to any store, or contain secrets."""
     if is_url(path):
         scheme, bucket, _ = address(path)
