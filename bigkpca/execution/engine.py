@@ -131,23 +131,16 @@ def threads_here() -> int:
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process.
-
-    On a cluster, a pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the
-    title of a pass and the values that it depends on: its sums are saved there from time to time, and another process
-    can continue from them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows
-    take them from there. `seen` is what workers must see, by path. `progress` receives the title of each pass, the
-    rows of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
-    """
+    """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process."""
 
     threads: int = field(default_factory=threads_here)
     client: Client | None = None
-    timeout: float = TIMEOUT
-    checkpoint: Callable[..., Any] | None = None
-    kept: KeptFeatures | None = None
-    seen: dict[str, str] = field(default_factory=dict)
+    timeout: float = TIMEOUT  # seconds without a finished task after which a pass on a cluster ends
+    checkpoint: Callable[..., Any] | None = None  # of a title and what its sums depend on: where they are saved
+    kept: KeptFeatures | None = None  # from the pass of a fit on threads, for scores of the same rows
+    seen: dict[str, str] = field(default_factory=dict)  # what workers must see, by path
     progress: Progress = Progress()
-    device: Device | None = None
+    device: Device | None = None  # of tasks that take `placed` values; None is the processor
 
     def on_device(self, device: Device | None) -> Engine:
         """The same engine with passes on this device, here or on the workers of a cluster that have it. Raises
@@ -159,7 +152,7 @@ class Engine:
         return replace(self, device=device)
 
     def placed(self, value: Any) -> Any:
-        """A value for tasks, whose arrays each process moves to the device, if there is one."""
+        """A value for tasks, on the device, if there is one."""
         return value if self.device is None else Placed(value, self.device)
 
     @property
@@ -180,7 +173,7 @@ class Engine:
         return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
 
     def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
-        """The sum of a pass, computed from what is known of it."""
+        """The sum of a pass, from what is known of it on."""
         tasks = given.tasks
         with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
@@ -224,14 +217,14 @@ class Engine:
         return sorted({"+".join(types) for types in on_workers(self.client, self.timeout, blas_core_types).values()})
 
     def check_paths(self, *paths: str | None) -> None:
-        """Require that workers of a cluster see at these paths what this process sees. Each process looks before its
-        first task, whenever it joined; what it raises there names it and the path."""
+        """Require that workers of a cluster see at these paths what this process sees: each looks before its first
+        task, whenever it joined."""
         if self.client is not None:
             self.seen.update({path: seen_at(path) for path in paths if path is not None})
 
     def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
-        """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
-        DeviceMemoryError if the device has too little."""
+        """Raise MemoryLimitError, naming it, if a worker has less memory than a process with its threads needs, and
+        DeviceMemoryError for the device."""
         for address, threads, limit in self.workers():
             if limit and (needed := peak_bytes(threads)) > limit:
                 raise MemoryLimitError(

@@ -37,7 +37,6 @@ class Carried:
 
     @property
     def value(self) -> Any:
-        """What a task takes."""
         return self._value
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
