@@ -25,7 +25,7 @@ from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
-from bigkpca.data.devices import AT_ONCE, TALLER, Device, device_of
+from bigkpca.data.devices import TALLER, Device, device_of
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
@@ -222,22 +222,14 @@ class Engine:
         if self.client is not None:
             self.seen.update({path: seen_at(path) for path in paths if path is not None})
 
-    def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
-        """Raise MemoryLimitError, naming it, if a worker has less memory than a process with its threads needs, and
-        DeviceMemoryError for the device."""
+    def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
+        """Raise MemoryLimitError, naming it, if a worker has less memory than a process with its threads needs."""
         for address, threads, limit in self.workers():
             if limit and (needed := peak_bytes(threads)) > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
                     "workers more memory or fewer threads, or choose a smaller size"
                 )
-        if self.device is None or device_bytes is None:
-            return
-        if self.client is None:
-            self.device.check_room(device_bytes(min(self.threads, AT_ONCE)))
-        else:
-            needs = tuple(map(device_bytes, range(1, AT_ONCE + 1)))
-            check_devices(self.client, self.timeout, self.device, needs)
 
 
 class _Stopped(Exception):

@@ -4,7 +4,7 @@ processors, devices, and what they see at paths."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache, partial
 from os import getpid
@@ -131,20 +131,12 @@ def _compare_processors(client: Client, timeout: float) -> None:
         )
 
 
-def check_devices(client: Client, timeout: float, device: Device, needs: Sequence[int] = ()) -> None:
-    """Raise SpecError if a worker does not have a device, and DeviceMemoryError if that has less memory than 1, 2, ...
-    threads need. If workers declare a GPU as a resource, only these compute on devices."""
+def check_devices(client: Client, timeout: float, device: Device) -> None:
+    """Raise SpecError if a worker does not have a device. If workers declare a GPU as a resource, only these compute on
+    devices."""
     known = known_workers(client, timeout)
     declaring = [address for address, worker in known.items() if "GPU" in worker["resources"]]
-    on_workers(client, timeout, _check_device, str(device), tuple(needs), workers=declaring or known)
-
-
-def _check_device(name: str, needs: Sequence[int], dask_worker: Any) -> None:
-    device = Device.named(name)
-    assert device is not None
-    device.check()
-    if needs:
-        device.check_room(needs[: dask_worker.state.nthreads][-1])
+    on_workers(client, timeout, device.check, workers=declaring or known)
 
 
 def seen_at(path: str) -> str:

@@ -3,9 +3,8 @@
 import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from threading import Barrier, Event
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import array_api_strict
 import numpy as np
@@ -124,24 +123,6 @@ class Where:
     @property
     def id(self):
         return int(self.name)
-
-
-def test_memory_that_is_free(without_libraries):
-    cuda = SimpleNamespace(
-        mem_get_info=lambda device: (1000, 9000), memory_reserved=lambda device: 70, memory_allocated=lambda device: 50
-    )
-    without_libraries("torch", cuda=cuda)
-    pool, there = SimpleNamespace(free_bytes=lambda: 30), nullcontext()
-    there.mem_info = 500, 9000
-    without_libraries("cupy", cuda=SimpleNamespace(Device=lambda number: there), get_default_memory_pool=lambda: pool)
-    for name, free in {"cuda:1": 1020, "cupy": 530, "torch:cpu": None, "array_api_strict": None}.items():
-        device = Device.named(name)
-        assert device.free_bytes() == free
-        device.check_room(free or 10**15)
-    with pytest.raises(
-        DeviceMemoryError, match=r"3 MB on device='cuda:1', but only 0 MB are free there: use fewer landmarks"
-    ):
-        Device.named("cuda:1").check_room(3 * 10**6)
 
 
 class OutOfMemoryError(RuntimeError):

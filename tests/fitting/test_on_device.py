@@ -105,12 +105,6 @@ def test_scores_that_a_fit_writes_are_those_of_transform(folder, tmp_path):
     np.testing.assert_array_equal(groups.open_main(f"{tmp_path}/s.zarr", "features")[:], scores[:])
 
 
-def test_a_plan_names_the_device_and_the_memory_that_it_needs(folder):
-    here, there = (bigkpca.plan(folder / "rows.zarr", device=device, **OPTIONS) for device in ("cpu", DEVICE))
-    assert (there.device, here.device, here.device_bytes) == (RECORDED[0], "", 0)
-    assert there.device_bytes > 0
-
-
 def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tmp_path):
     like = KernelPCA(3, size=20, random_state=0).fit(X[:150])
     other = bigkpca.fit(X[150:], tmp_path / "other.zarr", like=like, device=DEVICE)
