@@ -36,12 +36,8 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 @dataclass(frozen=True)
 class DaskRows(Rows):
-    """Rows of a Dask array, of chunks that are dense, sparse or on a device; each task depends only on the chunks that
-    hold its rows.
-
-    names are those of the columns of a frame. Rows with unknown chunk sizes, (nan, d), have no blocks, only chunks:
-    they were not counted.
-    """
+    """Rows of a Dask array, whose chunks are dense, sparse or on a device. If they were not counted, (nan, d), they
+    have chunks, but no blocks."""
 
     values: da.Array
 
@@ -96,8 +92,7 @@ class DaskRows(Rows):
 
 
 def rows_of_chunk(values: Any, first: int, where: str, weights: SampleWeights | None = None) -> ArrayRows | SparseRows:
-    """Rows first, first + 1, ... in a computed chunk, dense, sparse or on a device. Raises DataError if some of its
-    values are masked."""
+    """Rows first, first + 1, ... in a computed chunk. Raises DataError if values are masked."""
     values = unmasked(values, OF_DASK)
     if is_tensor(values):
         return replace(tensor_rows(values), first=first, where=where, weights=weights)

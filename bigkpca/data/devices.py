@@ -43,8 +43,7 @@ class Device:
 
     @classmethod
     def named(cls, name: str) -> Device | None:
-        """The device of this name; None for "cpu". Raises SpecError for a name of no device; whether it is there, only
-        `check` shows."""
+        """The device of this name, whether it exists or not; None for "cpu". Raises SpecError for other names."""
         if name == CPU:
             return None
         found = _NAME.fullmatch(name)
@@ -62,8 +61,7 @@ class Device:
         return self.name.removesuffix(":0")
 
     def check(self) -> None:
-        """Raise SpecError unless the library is installed here and has the device, with float64 and with products that
-        are as exact as float32."""
+        """Raise SpecError unless the device is here, with float64 and with products as exact as float32."""
         if find_spec(self.library) is None:
             raise SpecError(
                 f"device={str(self)!r} needs {self.library}, which is not installed: pip install "
@@ -113,8 +111,7 @@ class Device:
             self._torch.synchronize(self.name)
 
     def computing(self, function: Callable[[], T]) -> T:
-        """function() of a task that computes on this device, with few others at a time. Raises DeviceMemoryError if the
-        memory of the device runs out."""
+        """function() of a task, beside few others. Raises DeviceMemoryError if the memory of the device runs out."""
         try:
             with _at_work, self.current():
                 return function()

@@ -38,8 +38,7 @@ def is_of(data: Any, module: str, name: str) -> bool:
 
 
 def check_data_array(data: Any) -> None:
-    """Raise DataError for a DataArray that is not a table or has fill values, SpecError for one of unknown length,
-    which xarray cannot use. Accept anything else."""
+    """Raise DataError or SpecError for a DataArray that is not a table, has fill values, or is of unknown length."""
     if not is_data_array(data):
         return
     if data.ndim != 2:
@@ -79,8 +78,8 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 
 def column_names(data: Any) -> tuple[str, ...] | None:
-    """Column names of a frame, or the index of the columns of a DataArray as text; None for anything else and, as in
-    scikit-learn, if some names of a frame are not strings."""
+    """Names of columns, of a DataArray as text; None without, and if some names of a frame are not strings, as in
+    scikit-learn."""
     if is_data_array(data):
         index = data.indexes.get(data.dims[1])
         return tuple(map(str, index.tolist())) if index is not None and index.is_unique else None
@@ -153,8 +152,7 @@ def _check_one_table(data: Any) -> None:
 
 
 def _lists_of(data: Any) -> Array | None:
-    """The rows (n, d) of a column of lists: a Series, an array of Arrow or of objects, or the only column of a frame;
-    None for anything else. Raises DataError naming a row that differs in length, or has none."""
+    """The rows (n, d) of a column of lists: a Series, an array, or the only column of a frame; None for others."""
     if _is_table(data):
         data = _column(data, 0) if data.shape[1] == 1 else None
     if is_of(data, "pyarrow", "Array"):
@@ -178,8 +176,7 @@ def _lists_of(data: Any) -> Array | None:
 
 
 def _frame_values(table: Any) -> Array:
-    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN. Raises DataError naming the
-    columns that are not numeric."""
+    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN."""
     of_one_type = is_frame(table) and len(set(table.dtypes)) == 1  # of others, polars would make numbers of dates
     if of_one_type and (values := np.asarray(table.to_numpy())).dtype.kind in "buif":
         return values
@@ -267,8 +264,7 @@ def fills_of(attributes: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def check_encoding(attributes: Mapping[str, Any], where: str, opened: str) -> None:
-    """Raise DataError for a stored array whose attributes, in the CF conventions, say that its numbers stand for
-    others; `opened` is a line that decodes them."""
+    """Raise DataError for an array whose attributes of CF say that it is packed; the line `opened` decodes it."""
     packed = [name for name in ("scale_factor", "add_offset", "_Unsigned") if name in attributes]
     if found := [*packed, *fills_of(attributes)]:
         raise DataError(
@@ -326,8 +322,8 @@ def tensor_rows(data: Any) -> ArrayRows:
 
 
 def check_tensor(data: Any, where: str) -> np.dtype[Any]:
-    """The dtype of a tensor, as NumPy's. Raises SpecError for tensors that cannot become arrays of NumPy, e.g. since
-    they are sparse or record operations for a gradient, and DataError for values that are not numbers."""
+    """The dtype of a tensor, as NumPy's. Raises SpecError if it cannot become an array of NumPy, e.g. if it is sparse
+    or records operations for a gradient."""
     if is_of_torch(data) and (data.is_nested or str(data.layout) != "torch.strided"):
         raise SpecError(
             f"{where} is a nested or sparse tensor: pass one with the same columns in all rows, as X.to_dense() gives, "

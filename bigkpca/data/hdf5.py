@@ -76,8 +76,7 @@ class HDF5Rows(Rows):
 
 
 def hdf5_rows(dataset: Any) -> HDF5Rows:
-    """Rows of a dataset of h5py. Raises SpecError unless it is in an open file on disk, DataError for packed
-    numbers."""
+    """Rows of a dataset of h5py. Raises SpecError unless it is in an open file on disk."""
     if not dataset:
         raise SpecError("the file of the h5py dataset is closed: open it again")
     name, store = dataset.name, store_of(dataset.file.filename)

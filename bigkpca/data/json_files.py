@@ -16,14 +16,12 @@ _PIECE_BYTES = 2**20
 
 
 def read_json(path: str) -> Any:
-    """The values of a JSON file. Raises OSError if it does not exist, ValueError if it cannot be parsed, or is larger
-    or deeper than any that bigkpca writes."""
+    """The values of a JSON file. Raises OSError if it does not exist, ValueError if bigkpca did not write it."""
     return parsed(read_small(path))
 
 
 def read_record(path: str, advice: str) -> Any:
-    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError, with the advice, if it
-    cannot be parsed."""
+    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError with the advice."""
     try:
         found = read_json(path)
         return {} if found is None else found  # null does not mean that the file is missing
@@ -34,8 +32,7 @@ def read_record(path: str, advice: str) -> Any:
 
 
 def read_small(path: str) -> bytes:
-    """The content of a file of metadata. Raises OSError if there is none, ValueError if it is larger than any valid
-    one."""
+    """The content of a file of metadata. Raises OSError if there is none, ValueError if it is too large."""
     text = bytearray()
     with store_of(path).open(path) as file:
         while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read

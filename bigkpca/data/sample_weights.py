@@ -143,8 +143,7 @@ def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:
 
 
 def check_weights(weights: Array, first: int, where: str) -> None:
-    """Raise DataError, naming the first row, for weights (b,) of rows first, first + 1, ... that are negative, NaN or
-    infinite."""
+    """Raise DataError for weights (b,) of rows first, first + 1, ... that are negative, NaN or infinite."""
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         i = int(wrong[0])

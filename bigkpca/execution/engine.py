@@ -1,8 +1,4 @@
-"""Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits.
-
-Every pass is a list of independent block tasks, whose results are either kept in order or added up. It becomes one Dask
-graph (`graph`).
-"""
+"""Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits."""
 
 from __future__ import annotations
 
@@ -47,8 +43,7 @@ _LINE = 64  # bytes of a cache line: no two tiles share one
 
 
 class KeptFeatures:
-    """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
-    from them have the same bits as those from recomputed features, since the tiles are the same."""
+    """Features V (b, D) of tiles of the last pass that fit into `most_bytes`. Scores from them have the same bits."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.most_bytes = most_bytes  # None until a fit reserves room
@@ -77,8 +72,7 @@ class KeptFeatures:
             start = stop
 
     def _room(self, count: int) -> Array | None:
-        """`count` bytes of memory; None if that is more than what is left. The system gets a piece back as
-        soon as all its tiles are released, which the allocator would keep."""
+        """Memory; None if too little is left. The system gets a piece back once all its tiles are released."""
         with self._lock:
             if count > self._left:
                 return None
@@ -90,8 +84,7 @@ class KeptFeatures:
         return room
 
     def take(self, start: int, stop: int, height: int) -> list[Array] | None:
-        """V of each tile of `height` rows from row `start` to `stop` - 1, which are then released; None if one is
-        missing."""
+        """V of each tile of `height` rows from `start` to `stop` - 1, which is released; None if one is missing."""
         spans = [(first, min(first + height, stop)) for first in range(start, stop, height)]
         if not all(span in self._tiles for span in spans):
             return None
@@ -119,9 +112,8 @@ def worker_here() -> Worker | None:
 
 
 def threads_here() -> int:
-    """Threads that a pass in this process may use: in a task of a Dask worker, as many as the worker has; otherwise as
-    many as Dask is configured to use (num_workers), or OMP_NUM_THREADS, which joblib sets when processes share a
-    machine; at most the number of processors that this process may use."""
+    """Threads of a pass in this process: those of the Dask worker that runs this task; otherwise as Dask is configured
+    (num_workers), or OMP_NUM_THREADS, which joblib sets; at most the number of processors."""
     worker = worker_here()
     if worker is not None:
         return int(worker.state.nthreads)
@@ -143,8 +135,7 @@ class Engine:
     device: Device | None = None  # of tasks that take `placed` values; None is the processor
 
     def on_device(self, device: Device | None) -> Engine:
-        """The same engine with passes on this device, here or on the workers of a cluster that have it. Raises
-        SpecError if it is not there."""
+        """The same engine with passes on this device. Raises SpecError if it, or a worker, does not have it."""
         if device is not None and self.client is None:
             device.check()
         elif device is not None and device != self.device and self.client is not None:
@@ -165,8 +156,8 @@ class Engine:
         return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
-        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
-        that it depends on besides the rows; they identify its checkpoint."""
+        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` identifies its
+        checkpoint, besides the rows."""
         if self.checkpoint is None or some_take(tasks, Delayed):
             return self._computed(Pass(title, tasks, self.all_threads, adds=True))
         checkpoint = self.checkpoint(title, len(tasks), *given)
@@ -280,8 +271,7 @@ def tile_height(features: FeatureMap) -> int:
 
 
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
-    """The tiles of a block, and the largest number of rows of a tile. Those of rows on the device of the features stay
-    there."""
+    """The tiles of a block, on the device of the features if rows are there, and the most rows of a tile."""
     height, device = tile_height(features), device_of(features.offset)
     return tiles(rows, block.start, block.stop, height, digest, device=device), min(height, len(block))
 
@@ -295,8 +285,7 @@ def sum_by_block(
     engine: Engine,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. The
-    sum does not depend on `tools`."""
+    """The sum of function(rows, block, *given, *tools) over all blocks, which does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
     tasks = block_tasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)

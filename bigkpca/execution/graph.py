@@ -132,8 +132,7 @@ class Pass:
         return self._unknown((level - 1, 2 * number)) + self._unknown((level - 1, 2 * number + 1))
 
     def graph(self, nodes: Sequence[Node], before: Callable[[], None], *, adding: bool) -> Graph:
-        """The graph of some nodes of the tree. `before` is called before each task, where that runs. If the graph is
-        `adding`, it adds each node in this process."""
+        """The graph of some nodes of the tree. It calls `before` before each task and, if `adding`, adds nodes here."""
         graph, asked = Graph(self.title), dict[Key, Delayed]()
         for node in nodes:
             span = self.span(node)
@@ -172,8 +171,7 @@ class _Argument:
 
 
 def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
-    """The function and the arguments of each task, with `_Argument` in place of values that are nodes of the graph; and
-    these values."""
+    """The calls of tasks, with `_Argument` in place of values that are nodes of the graph; and these values."""
     values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
     places = {identity: _Argument(number) for number, identity in enumerate(values)}
     calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]

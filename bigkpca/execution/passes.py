@@ -42,8 +42,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
 
 
 def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
-    """Rows of each of these sets of numbers, (m, d) each, in their order and in the dtype of the data; each storage
-    chunk that contains one is read once."""
+    """Rows of each of these sets of numbers, (m, d), in the dtype of the data; each storage chunk is read once."""
     wanted = np.unique(np.concatenate(sets))
     tasks, inside = [], []
     for block in fit_blocks(rows, None):
@@ -258,9 +257,8 @@ _LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 sta
 def weighted_draw(
     rows: Rows, most: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
 ) -> WeightedDraw:
-    """At most `most` rows drawn by their weights, with `equal` chances for all rows of positive weight. Reads only the
-    weights. Raises DataError for weights that are not finite numbers of at least 0, if none is positive, and if the
-    largest is too small or too large for single precision."""
+    """At most `most` rows drawn by their weights, with `equal` chances for all of positive weight. Reads only the
+    weights. Raises DataError for those that cannot be used."""
     assert rows.weights is not None
     given, blocks = (rows.where, most, seed, purpose, equal), fit_blocks(rows, None)
     parts = (rows.weights.part(block.start, block.stop) for block in blocks)

@@ -115,8 +115,7 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
 
 
 def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
-    """Raise MemoryLimitError if arrays of this size, for numbers of threads, need more than `limit` in this process, or
-    more than a worker has."""
+    """Raise MemoryLimitError if arrays of this size, for numbers of threads, are too large here or for a worker."""
     check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
     engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
 
@@ -128,8 +127,8 @@ def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, 
 
 
 def process_bytes() -> int:
-    """Resident bytes of this process: now, or on macOS at most until now. They are rounded up to whole 64 MB, so that
-    the plan of a fit, and a size that a limit chooses, seldom change from run to run."""
+    """Resident bytes of this process (on macOS at most until now), rounded up to whole 64 MB: plans, and a size that a
+    limit chooses, then seldom change from run to run."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             found = int(file.read().split()[1]) * resource.getpagesize()
@@ -153,8 +152,7 @@ def _allocated(array_bytes: int) -> int:
 
 
 class _Map(NamedTuple):
-    """A feature map: D features, bytes of its landmarks or frequencies, itemsize of block work, and how many values
-    are computed between rows and a feature."""
+    """D features, bytes of landmarks or frequencies, itemsize, and values between rows and a feature."""
 
     D: int
     nbytes: int
@@ -239,8 +237,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = No
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
-    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. Raises
-    SpecError for more rows than `exact` can handle."""
+    """The cost of a fit; with a tolerance, of the largest size that may be needed."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
@@ -258,8 +255,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
-    """The cost of exact eigenpairs: of an approximate fit, the rows in memory, and products of a block with strips of
-    their Gram matrix, of which two are planned."""
+    """The cost of exact eigenpairs: an approximate fit, the rows in memory, and two products with their Gram matrix."""
     n, d, r, start = fit.n, fit.d, components(fit.spec, fit.n), plan_resolved(rows, fit.start(), threads, device)
     held, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, fit.dtype.itemsize)
     working = max(4 * held + _making(fit), (_MATRIX_BLOCKS + threads) * one + threads * strip)
@@ -300,8 +296,7 @@ def _width(fit: ResolvedFit) -> int | None:
 
 
 def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The sample and the sets that are drawn with it: as they are read, or with a copy and the work space of what
-    chooses from them."""
+    """The sample and the sets that are drawn with it, as they are read, or with what chooses from them."""
     m, d, D, spec, itemsize = fit.sample, fit.d, fit.size, fit.spec, fit.dtype.itemsize
     if fit.rule is not None:
         choosing = fit.rule.working_bytes(m, d, D, itemsize)
@@ -395,8 +390,7 @@ def plan_transform(
     dtype: Any = None,
     device: Device | None = None,
 ) -> Plan:
-    """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags: one pass, one
-    chunk per block."""
+    """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags."""
     features, r, stored = _map_of(model), model.components, np.dtype(dtype or model.features.dtype).itemsize
     D, wide = features.D, 8 if judged else max(features.itemsize, stored)
     block = output_block_rows(rows.shape[0], rows.grain, r * stored, block_rows)
@@ -413,8 +407,7 @@ def plan_transform(
 
 
 def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
-    """The cost of writing pre-images of scores, or of rows that are denoised: one pass, one chunk per block. Iterations
-    depend on the data and are not counted."""
+    """The cost of writing pre-images of scores, or of rows that are denoised, without iterations."""
     n, d, features = rows.shape[0], model.columns, _map_of(model)
     block = output_block_rows(n, rows.grain, d * features.itemsize, block_rows)
     assert model.decoder is not None

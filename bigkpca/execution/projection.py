@@ -31,8 +31,7 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 def block_scores(
     rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
 ) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
-    the model kept, if any."""
+    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from kept features, if any."""
     if kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
         project = model.projection(precision)
         scores = np.concatenate([project(V, overwrite=True) for V in V_tiles])
@@ -43,8 +42,7 @@ def block_scores(
 
 
 def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model, precision: Any = None) -> Array:
-    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each, in the dtype of block work or a wider
-    `precision`."""
+    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each."""
     scores = np.empty((count, model.components), precision or model.features.dtype)
     done = 0
     for tile in model.project(X_tiles, most_rows, precision):
@@ -74,8 +72,7 @@ def tile_scores_and_residuals(
 
 @np.errstate(over="ignore", invalid="ignore")
 def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
-    """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work; `given` is the
-    expansion of the model, made once for all blocks."""
+    """|φ(x) - φ^(x)|² of the rows of a block; `given` is the expansion of the model, made once for all blocks."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     left = np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
     check_overflow(left, named_rows(rows, block))
@@ -167,8 +164,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 
 def check_columns(rows: Rows, model: Model) -> None:
-    """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
-    have names, have the same ones in the same order."""
+    """Raise SpecError unless the rows have the columns, by name if both have names, on which the model was fitted."""
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -205,8 +201,7 @@ def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
 
 
 def few_scores(rows: ArrayRows, model: Model) -> Array:
-    """Scores (n, r) of few rows, with the same bits as a pass of one block. Raises DataError for NaN and infinity, and
-    if kernels overflow."""
+    """Scores (n, r) of few rows, with the same bits as a pass of one block."""
     found = _of_few(rows, model, "scores", lambda used, height: used.projecting(height))
     scores = found[0] if len(found) == 1 else np.concatenate(found)
     check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + len(scores))))
@@ -226,8 +221,7 @@ def few_statistics(rows: ArrayRows, model: Model) -> Array:
 def _of_few(
     rows: ArrayRows, model: Model, kind: str, prepare: Callable[[Model, int], Callable[[Array], _Result]]
 ) -> list[_Result]:
-    """What a function computes for each tile of few rows; it is prepared once for a thread and the model that this
-    uses last."""
+    """What a function computes for each tile; prepared once for a thread and the model that it used last."""
     height = min(tile_height(model.features), _MOST_ROWS)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         known, held = vars(_prepared).get(kind, (lambda: None, []))
@@ -248,8 +242,8 @@ def header(frame: Any) -> Any:
 
 
 def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> Any:
-    """The result of `view` for the rows of a Dask frame, as a lazy frame with these columns and the same index and
-    divisions. Partitions are processed one by one, whatever their lengths, which are not counted."""
+    """`view` of the rows of a Dask frame, as a lazy frame with these columns and the same index and divisions.
+    Partitions are processed one by one, and not counted."""
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
     meta = _framed(np.empty((0, len(columns)), made.dtype), header(frame), columns)

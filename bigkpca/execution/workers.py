@@ -56,9 +56,8 @@ def on_workers(
     *arguments: Any,
     workers: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """function(*arguments) on these workers, by default on all, by their addresses in order. Workers that leave
-    meanwhile are omitted. Raises what the function raises, naming the worker, and IncompleteError if one does not
-    answer."""
+    """function(*arguments) on these workers, by default on all, by their addresses in order, without those that leave
+    meanwhile. Raises what the function raises, naming the worker."""
     late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
     among = None if workers is None else sorted(workers)
     run = partial(client.run, function, *arguments, workers=among, on_error="return")
@@ -75,8 +74,7 @@ _compared: WeakSet[Client] = WeakSet()  # clients whose workers were compared
 
 
 def compare_workers(client: Client, timeout: float) -> None:
-    """Wait until there is a worker and compare all workers with this process, once for each client. Raises SpecError
-    for one with other versions of packages, IncompleteError if none comes; warns of different processors."""
+    """Wait until there is a worker and compare all workers with this process, once for each client."""
     if client in _compared:
         return
     _wait_for_one(client, timeout)
@@ -132,16 +130,14 @@ def _compare_processors(client: Client, timeout: float) -> None:
 
 
 def check_devices(client: Client, timeout: float, device: Device) -> None:
-    """Raise SpecError if a worker does not have a device. If workers declare a GPU as a resource, only these compute on
-    devices."""
+    """Raise SpecError if a worker, of those that declare a GPU as a resource if some do, does not have a device."""
     known = known_workers(client, timeout)
     declaring = [address for address, worker in known.items() if "GPU" in worker["resources"]]
     on_workers(client, timeout, device.check, workers=declaring or known)
 
 
 def seen_at(path: str) -> str:
-    """A digest of what this process sees at a path; "" if that is nothing. Raises the errors of the store, except if
-    nothing is there."""
+    """A digest of what this process sees at a path; "" if that is nothing."""
     store, digest = store_of(path), hashlib.sha256()
     try:
         files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]

@@ -58,8 +58,7 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path from a user, without trailing slashes, and with `~` expanded. Raises TypeError for anything but a string,
-    SpecError for a URL that was converted to a `pathlib.Path`."""
+    """A path from a user, without trailing slashes, and with `~` expanded. Raises SpecError for a URL made a `Path`."""
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths must be strings, not {type(given).__name__}: {given!r}")

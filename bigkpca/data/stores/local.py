@@ -31,8 +31,7 @@ _NO_PLACE = (
 
 @dataclass(frozen=True)
 class LocalDisk:
-    """Files and folders of the system on which this process runs. A rename is never interrupted, and the kernel keeps a
-    lock until its process ends, even while it is suspended."""
+    """Files and folders. A rename is never interrupted, and the kernel keeps a lock until its process ends."""
 
     def absolute(self, path: str) -> str:
         """The full path, the same in every folder that a process may run in."""
@@ -93,8 +92,7 @@ class LocalDisk:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write or replace a file in an existing folder, so that readers see all of it or none, even after a power
-        failure."""
+        """Write or replace a file in an existing folder: readers see all of it or none, even after a power failure."""
         with self.writing(path) as file:
             file.write(content)
 
@@ -132,8 +130,7 @@ class LocalDisk:
         Path(path).unlink(missing_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and everything below it, if it exists; a file of that name stays, and so does the target of a
-        link."""
+        """Remove a folder and everything below it, if it exists; a file, and what a link leads to, stay."""
         if os.path.islink(path):
             self.remove_file(path)
         elif os.path.isdir(path):
@@ -206,8 +203,7 @@ def _within(inner: str, outer: str) -> bool:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on. Links that lead nowhere, or in circles, are skipped.
-    Raises OSError if a file cannot be looked at."""
+    """The files below a folder, with their names from `prefix` on. Links to nowhere, or in circles, are skipped."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:
