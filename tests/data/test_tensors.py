@@ -148,14 +148,6 @@ def test_a_number_that_is_not_finite_is_named(kind, wrong):
         take(rows, np.array([3, 57]))
 
 
-def test_arrays_that_are_not_rows_are_refused():
-    for shape, message in (((7,), r"shape \(7,\): rows must be two-dim"), ((0, 7), "is empty"), ((2, 2, 2), "two-dim")):
-        with case(shape), pytest.raises(DataError, match=message):
-            open_rows(array_api_strict.ones(shape))
-    with pytest.raises(DataError, match="the array holds complex128 values: rows must be real numbers"):
-        open_rows(array_api_strict.asarray(X + 1j))
-
-
 @needs_torch
 def test_tensors_without_an_array_of_numbers_are_refused():
     import torch
@@ -208,13 +200,6 @@ def test_dask_arrays_of_tensors_are_rows(make):
     assert part.where == "the dask array"
     assert type(part) is (DeviceRows if make is array_api_strict.asarray else ArrayRows)
     np.testing.assert_array_equal(part.block(22, 27), X[22:27])
-
-
-@needs_torch
-def test_dask_arrays_of_tensors_that_are_not_numbers_are_refused():
-    chunks = in_dask(X, lambda values: of_torch(values).bfloat16(), meta=True)
-    with pytest.raises(SpecError, match=r"the dask array cannot be read as an array of NumPy: .* BFloat16"):
-        open_rows(chunks)
 
 
 def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):

@@ -243,14 +243,6 @@ def test_errors_of_several_chunks_mean_what_the_first_one_means():
             read(Failing(error, ValueError("another")), "x", 0, 10)
 
 
-def test_fingerprints_tell_a_changed_file(tmp_path):
-    path = in_chunks(tmp_path)
-    before = open_rows(path).fingerprint()
-    assert open_rows(path).fingerprint() == before
-    zarr.open_array(path, mode="r+")[0, 0] = 5
-    assert open_rows(path).fingerprint() != before
-
-
 @pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])
 def test_fingerprints_of_stores_elsewhere_read_no_values(make, tmp_path, monkeypatch):
     store, X = make(tmp_path), np.random.default_rng(0).normal(size=(60, 3))

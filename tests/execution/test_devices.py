@@ -15,17 +15,14 @@ from dask.base import tokenize
 from distributed import get_worker
 from numpy.testing import assert_array_equal
 
-from bigkpca.data import devices
 from bigkpca.data.blocks import split
-from bigkpca.data.devices import TALLER, Device
+from bigkpca.data.devices import Device
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DeviceMemoryError, SpecError
 from bigkpca.execution.clusters import open_engine
-from bigkpca.execution.engine import Engine, sum_by_block, tile_height
+from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.plan import worker_bytes
 from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
-from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Gaussian
 from bigkpca.spec import FitSpec, resolve
 from tests.execution.test_plan import rows
 from tests.helpers.dask_processes import DaskProcesses
@@ -119,22 +116,8 @@ def test_tasks_of_placed_values_compute_there():
         assert some_take([Task(len, (engine.placed(OURS),), 1)], Placed) == bool(engine.devices)
 
 
-def test_a_device_that_is_not_there_is_an_error_before_anything_is_read(monkeypatch):
-    monkeypatch.setattr(devices, "find_spec", lambda name: None)
-    with pytest.raises(SpecError, match="device='cuda' needs torch, which is not installed: pip install torch"):
-        Engine(threads=1).on_device(Device("torch", "cuda"))
-
-
 class OutOfMemoryError(RuntimeError):
     """As torch and CuPy call it."""
-
-
-LANDMARKS = KernelRows(Gaussian(1.0), np.zeros(3), X[:5])
-
-
-def test_tiles_are_taller_on_a_device():
-    assert tile_height(LANDMARKS) == 2048
-    assert tile_height(LANDMARKS.placed(STRICT.place)) == TALLER * 2048
 
 
 def test_memory_that_is_full_ends_the_run(monkeypatch):

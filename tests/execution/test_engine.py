@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, MemoryLimitError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.tasks import Carried, Task
+from bigkpca.execution.passes import read_sets
+from bigkpca.execution.tasks import Task
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Recorder
 
@@ -59,12 +61,6 @@ def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
     assert recorder.finished == 1
 
 
-def test_shared_values_arrive_in_every_task(engine):
-    value = Carried({"landmarks": [1, 2, 3]})
-    tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
-    assert engine.each("sharing", tasks) == [3, 3, 3]
-
-
 @pytest.mark.parametrize("of_results", [Engine.each, lambda *given: [Engine.total(*given)]], ids=["each", "total"])
 def test_a_pass_keeps_no_result_in_memory(of_results):
     tasks = [Task(np.full, (1000, float(number)), 1) for number in range(20)]
@@ -95,3 +91,13 @@ def test_a_pass_that_fails_leaves_no_thread_behind():
         with pytest.raises(ValueError, match=r"^[0-7]$"):
             Engine(threads=2).total("adding up", [Task(fails, (number,), 1) for number in range(8)])
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigkpca")]
+
+
+def test_sets_of_rows_come_in_their_own_order(engine):
+    X = np.arange(3.0 * 20_000).reshape(-1, 3)  # five blocks
+    rng = np.random.default_rng(0)
+    none, one, mixed = np.empty(0, np.intp), np.array([19_999]), rng.choice(20_000, 300, replace=False)
+    ascending = np.sort(rng.choice(20_000, 500, replace=False))  # some are in the other set, too
+    sets = (ascending, none, mixed, one)
+    for numbers, found in zip(sets, read_sets(ArrayRows(X), engine, *sets), strict=True):
+        assert np.array_equal(found, X[numbers])

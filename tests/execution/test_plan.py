@@ -18,7 +18,7 @@ from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
+from bigkpca.numerics.solvers import OVERSAMPLING
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 
@@ -147,21 +147,6 @@ def test_the_exact_method_plans_for_its_gram_matrix_while_it_holds_it_and_reads_
     assert fit_bytes(n=8193, method="exact", threads=1) < 16 * 8192**2 < fit_bytes(n=8192, method="exact", threads=1)
     plan = plan_fit(ArrayRows(np.zeros((1000, 5))), FitSpec.checked(method="exact"), 1)
     assert (plan.passes, plan.bytes_read) == (0, 1000 * 5 * 8)
-
-
-def test_every_pass_is_planned_and_its_bytes_are():
-    randomized = {"method": "rff", "solver": "randomized", "n_components": 10}
-    for options, d, passes in [
-        ({"method": "rff-pca"}, 8193, 1 + PASSES),
-        ({"method": "rff-pca", "standardize": True}, 50, 3),
-        ({"method": "rff", "size": 8194}, 50, PASSES),
-        ({"method": "rff", "size": 8194, "solver": "dense"}, 50, 1),
-        ({"method": "rff-pca", "size": 8194}, 50, 1 + PASSES),
-        *((randomized | {"size": size}, 50, passes) for size, passes in {20: 1, 40: 2, 42: 3, 62: 4, 82: 4}.items()),
-    ]:
-        plan = plan_fit(rows(10**6, d), FitSpec.checked(**options), threads=2)
-        assert plan.passes == passes, options
-        assert 0 <= plan.bytes_read - passes * 10**6 * d * 4 <= 64_000_000  # the sample
 
 
 def test_a_sketch_never_holds_the_square_of_the_features():

@@ -6,12 +6,6 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 
 
-def test_amounts_are_read():
-    run = RunOptions(memory="2 GB", timeout="90 s")
-    assert (run.memory_limit, run.seconds) == (2_000_000_000, 90.0)
-    assert RunOptions().memory_limit is None
-
-
 def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
     for options, message in [
         ({"memory": "lots"}, "not an amount of memory"),
