@@ -157,20 +157,10 @@ def test_tensors_without_an_array_of_numbers_are_refused():
     for name, tensor, error, message in (
         ("gradient", T.clone().requires_grad_(), SpecError, r"requires grad\. Use tensor\.detach\(\)"),
         ("parameter", torch.nn.Parameter(T), SpecError, r"requires grad\. Use tensor\.detach\(\)"),
-        (
-            "coo",
-            T.to_sparse(),
-            SpecError,
-            r"a nested or sparse tensor: pass .* X\.to_dense\(\) .* a sparse array of SciPy",
-        ),
+        ("coo", T.to_sparse(), SpecError, r"a nested or sparse tensor: pass .* X\.to_dense\(\) .* a sparse array of"),
         ("nested", nested, SpecError, "a nested or sparse tensor"),
         ("meta", T.to("meta"), SpecError, "Cannot copy out of meta tensor"),
-        (
-            "bfloat16",
-            T.bfloat16(),
-            SpecError,
-            "cannot be read as an array of NumPy: Got unsupported ScalarType BFloat16",
-        ),
+        ("bfloat16", T.bfloat16(), SpecError, "cannot be read as an array of NumPy: .* ScalarType BFloat16"),
         ("complex", T.to(torch.complex64), DataError, "complex64 values: rows must be real numbers"),
         ("one column", T[:, 0], DataError, r"shape \(103,\): rows must be two-dimensional"),
         ("empty", T[:0], DataError, "is empty"),

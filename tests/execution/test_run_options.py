@@ -12,10 +12,7 @@ def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
         ({"memory": -1}, "must be positive"),
         ({"timeout": "soon"}, "not a time"),
         ({"scheduler": ""}, r"scheduler is empty: specify one, such as --scheduler tcp://10\.0\.0\.1:8786"),
-        (
-            {"device": "gpu 1"},
-            r"device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'",
-        ),
+        ({"device": "gpu 1"}, "device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'"),
         ({"device": ""}, "device='' is not the name of a device"),
         ({"device": 0}, "device='0' is not the name of a device"),
         ({"scheduler": " "}, "scheduler is empty"),  # and is never taken for threads
