@@ -260,17 +260,13 @@ def weighted_draw(
     """At most `most` rows drawn by their weights, with `equal` chances for all of positive weight. Reads only the
     weights. Raises DataError for those that cannot be used."""
     assert rows.weights is not None
-    given, blocks = (rows.where, most, seed, purpose, equal), fit_blocks(rows, None)
-    parts = (rows.weights.part(block.start, block.stop) for block in blocks)
+    given, tasks = (rows.where, most, seed, purpose, equal), []
+    for block in fit_blocks(rows, None):
+        arguments = rows.weights.part(block.start, block.stop), block, *given
+        tasks.append(Task(_draw, arguments, len(block), named_rows(rows, block)))
     if rows.weights.held:  # a pass would take longer than the work
-        found: WeightedDraw = reduce(
-            add, (_draw(part, block, *given) for part, block in zip(parts, blocks, strict=True))
-        )
+        found: WeightedDraw = reduce(add, (_draw(*task.arguments) for task in tasks))
     else:
-        tasks = [
-            Task(_draw, (part, block, *given), len(block), named_rows(rows, block))
-            for part, block in zip(parts, blocks, strict=True)
-        ]
         found = engine.total("drawing rows", tasks, *given[1:], rows.weights.stamp)
     if not found.count:
         raise DataError(f"{rows.where}: all sample weights are zero: at least one must be positive")

@@ -214,7 +214,9 @@ def _sums(features: _Map, blocks: int, threads: int, width: int | None) -> int:
     return 8 * D * width * (3 * at_work + min(blocks, waiting) + 2 * PASSES + 4)  # with the Krylov space and its images
 
 
-def _planned(rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1) -> Plan:
+def _planned(
+    rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1, more_read: int = 0
+) -> Plan:
     """The cost of passes in blocks of this many rows, with arrays of this size."""
     n, d = rows.shape
     return Plan(
@@ -224,7 +226,7 @@ def _planned(rows: Rows, size: int, block: int, array_bytes: int, result_bytes: 
         block_rows=block,
         tasks=passes * ceil(n / block),
         passes=passes,
-        bytes_read=passes * n * _row(rows),
+        bytes_read=passes * n * _row(rows) + more_read,
         array_bytes=array_bytes,
         peak_bytes=in_process(array_bytes),
         result_bytes=result_bytes,
@@ -249,8 +251,7 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
     array_bytes = max(_sample(rows, fit, threads), beside + max(passing, _solution(fit, threads)))
     of_sums = 8 * D * (D + 2) if width is None else 0
     result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (judged + kept) * row
-    plan = _planned(rows, D, block, array_bytes, result_bytes, passes)
-    plan = replace(plan, bytes_read=plan.bytes_read + row * min(n, fit.sample * rows.grain))
+    plan = _planned(rows, D, block, array_bytes, result_bytes, passes, row * min(n, fit.sample * rows.grain))
     return replace(plan, device=str(device)) if device and not fit.spec.exact else plan  # which is solved here
 
 

@@ -58,16 +58,19 @@ def on_workers(
 ) -> dict[str, Any]:
     """function(*arguments) on these workers, by default on all, by their addresses in order, without those that leave
     meanwhile. Raises what the function raises, naming the worker."""
-    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
     among = None if workers is None else sorted(workers)
-    run = partial(client.run, function, *arguments, workers=among, on_error="return")
-    found = within(min(timeout, _ANSWER_SECONDS), run, late)
+    found = _asked(client, timeout, client.run, function, *arguments, workers=among, on_error="return")
     for address, value in found.items():
         if isinstance(value, BigKPCAError):
             raise type(value)(f"worker {address}: {value}")
         if isinstance(value, Exception) and not isinstance(value, OSError):  # which a worker that left is
             raise value
     return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
+
+
+def _asked(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
+    return within(min(timeout, _ANSWER_SECONDS), partial(function, *arguments, **options), late)
 
 
 _compared: WeakSet[Client] = WeakSet()  # clients whose workers were compared
@@ -78,9 +81,7 @@ def compare_workers(client: Client, timeout: float) -> None:
     if client in _compared:
         return
     _wait_for_one(client, timeout)
-    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
-    asked: Callable[[], Any] = partial(client.get_versions, packages=list(_SAME))
-    versions = within(min(timeout, _ANSWER_SECONDS), asked, late)
+    versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
     here = versions["client"]["packages"]
     others = {f"worker {address}": found for address, found in sorted(versions["workers"].items())}
     for name, found in ({f"the scheduler at {address_of(client)}": versions["scheduler"]} | others).items():
