@@ -2,10 +2,11 @@
 which some have no device. The device is array_api_strict, which computes in host memory."""
 
 import pickle
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier
+from time import sleep
 from typing import Any
 
 import array_api_strict
@@ -45,28 +46,18 @@ OURS = Weights(np.array([1.0, 2.0, 4.0]))
 
 
 def test_a_value_is_moved_once_in_a_process_and_sent_as_it_is_in_host_memory(monkeypatch):
-    moved, place = [], Device.place
-    monkeypatch.setattr(Device, "place", lambda self, X: moved.append(1) or place(self, X))
+    moved, place, start = [], Device.place, Barrier(20)
+
+    def slowly(self, X):
+        moved.append(1)
+        sleep(0.05)  # in which other threads ask
+        return place(self, X)
+
+    monkeypatch.setattr(Device, "place", slowly)
     placed = Placed(OURS, STRICT)
     assert not moved
-    found, lock, all_ask = [], placed._lock, Barrier(20 if sys.version_info >= (3, 12) else 1)
-
-    class OnceAllAsk:
-        """The lock; before Python 3.12, cached_property lets only one thread ask for it."""
-
-        def __enter__(self):
-            all_ask.wait(60)
-            lock.acquire()
-
-        def __exit__(self, *_):
-            lock.release()
-
-    placed._lock = OnceAllAsk()
-    threads = [Thread(target=lambda: found.append(placed.value)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(20) as pool:
+        found = list(pool.map(lambda _: (start.wait(60), placed.value)[1], range(20)))
     assert len(moved) == 1
     assert len(set(map(id, found))) == 1
     assert isinstance(found[0].values, type(array_api_strict.asarray(1)))
