@@ -94,11 +94,8 @@ class DaskRows(Rows):
 def rows_of_chunk(values: Any, first: int, where: str, weights: SampleWeights | None = None) -> ArrayRows | SparseRows:
     """Rows first, first + 1, ... in a computed chunk. Raises DataError if values are masked."""
     values = unmasked(values, OF_DASK)
-    if is_tensor(values):
-        return replace(tensor_rows(values), first=first, where=where, weights=weights)
-    if not issparse(values):
-        return ArrayRows(values, first, where=where, weights=weights)
-    return replace(sparse_rows(values), first=first, where=where, weights=weights)
+    opened = tensor_rows if is_tensor(values) else sparse_rows if issparse(values) else ArrayRows
+    return replace(opened(values), first=first, where=where, weights=weights)
 
 
 def array_rows(array: da.Array) -> DaskRows:

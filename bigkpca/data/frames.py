@@ -209,12 +209,10 @@ def _numbers(column: Any) -> Array | None:
     values = np.asarray(column.to_numpy())
     if values.ndim > 1 or values.dtype.kind in "mMc":  # NumPy would convert these, with another meaning
         return None
+    if values.dtype.kind in "buif":
+        return values
     try:  # pandas has missing values of its own
-        return (
-            values
-            if values.dtype.kind in "buif"
-            else np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
-        )
+        return np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
     except (TypeError, ValueError):
         return None
 

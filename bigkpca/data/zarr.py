@@ -356,12 +356,12 @@ def rows_of_manifest(path: str, about: Mapping[str, Any], array: zarr.Array[Any]
 
 def _columns(path: str, about: Mapping[str, Any], width: int) -> tuple[tuple[str, ...] | None, tuple[OneHot, ...]]:
     """The names of the columns of a dataset, and its columns of categories."""
-    columns = about.get("column_names")
-    if columns is not None and not (
-        isinstance(columns, list) and len(columns) == width and all(isinstance(each, str) for each in columns)
-    ):
+    columns, one_hot = about.get("column_names"), _one_hot(path, about.get("encoding"), width)
+    if columns is None:
+        return None, one_hot
+    if not isinstance(columns, list) or len(columns) != width or not all(isinstance(each, str) for each in columns):
         raise CorruptionError(f"{path}: its column names are {columns!r:.80}, for {width} columns; ingest it again")
-    return None if columns is None else tuple(columns), _one_hot(path, about.get("encoding"), width)
+    return tuple(columns), one_hot
 
 
 def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
@@ -371,11 +371,9 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
     found, at = [], 0
     try:
         for column in encoding["columns"]:
-            category = column["kind"] == "category"
-            stop = at + (len(column["categories"]) if category else column["length"])
-            if category:
-                found.append(OneHot(column["name"], at, stop))
-            at = stop
+            if category := column["kind"] == "category":
+                found.append(OneHot(column["name"], at, at + len(column["categories"])))
+            at = found[-1].stop if category else at + column["length"]
     except (TypeError, KeyError) as error:
         raise CorruptionError(f"{path}: its encoding of columns is damaged; ingest it again") from error
     if at != width:

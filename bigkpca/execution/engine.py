@@ -192,14 +192,9 @@ class Engine:
     @property
     def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
-        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self.workers()))
-
-    def workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes that it may use, 0 without a limit) of each worker of a cluster."""
         if self.client is None:
-            return []
-        known = known_workers(self.client, self.timeout)
-        return [(address, known[address]["nthreads"], known[address]["memory_limit"]) for address in sorted(known)]
+            return self.threads
+        return max(1, sum(worker["nthreads"] for worker in known_workers(self.client, self.timeout).values()))
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
@@ -215,8 +210,10 @@ class Engine:
 
     def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
         """Raise MemoryLimitError, naming it, if a worker has less memory than a process with its threads needs."""
-        for address, threads, limit in self.workers():
-            if limit and (needed := peak_bytes(threads)) > limit:
+        known = {} if self.client is None else known_workers(self.client, self.timeout)
+        for address, worker in sorted(known.items()):
+            limit = worker["memory_limit"]  # 0 without one
+            if limit and (needed := peak_bytes(worker["nthreads"])) > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
                     "workers more memory or fewer threads, or choose a smaller size"

@@ -17,14 +17,7 @@ from bigkpca.data.rows import Crc32, Rows, SampleWeights, little_endian, take, t
 from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
-from bigkpca.execution.engine import (
-    Engine,
-    KeptFeatures,
-    block_tiles,
-    fit_blocks,
-    sum_by_block,
-    tile_height,
-)
+from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, sum_by_block, tile_height
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler

@@ -14,14 +14,8 @@ from bigkpca.data.frames import FRAME, frame_dtype
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import (
-    Engine,
-    KeptFeatures,
-    block_tiles,
-    fit_blocks,
-    tile_height,
-)
-from bigkpca.execution.tasks import Carried, Task, block_tasks, constant, named_rows
+from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, tile_height
+from bigkpca.execution.tasks import Carried, block_tasks, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
@@ -95,12 +89,8 @@ def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
     """Pre-images of a block of scores (n, r), or of scores with rows to start from beside them (n, r + d)."""
     height, r = tile_rows(model.columns, model.features.size, 8), model.components
     decode = model.reconstructing(min(height, len(block)))
-
-    def decoded() -> Iterator[Preimages]:
-        for Y in tiles(scores, block.start, block.stop, height):
-            yield decode(Y[:, :r], Y[:, r:] if Y.shape[1] > r else None)
-
-    return joined(decoded())
+    Y_tiles = tiles(scores, block.start, block.stop, height)
+    return joined(decode(Y[:, :r], Y[:, r:] if Y.shape[1] > r else None) for Y in Y_tiles)
 
 
 def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
@@ -121,24 +111,24 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
 
 def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
-    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_residuals, engine)))
+    return np.concatenate(_compared(rows, model, block_residuals, engine))
 
 
 def scores_and_residuals_of_rows(rows: Rows, model: Model, engine: Engine) -> tuple[Array, Array]:
     """Scores (n, r) and residuals (n,) of all rows, in memory."""
-    found = engine.each("comparing", _comparing(rows, model, block_scores_and_residuals, engine))
-    return np.concatenate([scores for scores, _ in found]), np.concatenate([left for _, left in found])
+    scores, left = zip(*_compared(rows, model, block_scores_and_residuals, engine), strict=True)
+    return np.concatenate(scores), np.concatenate(left)
 
 
 def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_statistics` of all rows, (n, 3), in memory."""
-    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_statistics, engine)))
+    return np.concatenate(_compared(rows, model, block_statistics, engine))
 
 
-def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Task]:
-    """Tasks of a function of rows, block, model and its expansion."""
+def _compared(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Any]:
+    """The results of a function of rows, block, model and its expansion for all blocks."""
     given = engine.placed(model), engine.placed(expansion_of(model))
-    return block_tasks(function, rows, fit_blocks(rows, model.block_rows), given)
+    return engine.each("comparing", block_tasks(function, rows, fit_blocks(rows, model.block_rows), given))
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:

@@ -303,10 +303,7 @@ def test_a_worker_without_a_valid_key_is_named(bucket, s3_server, tmp_path, monk
     monkeypatch.setattr(workers, "_LOOK_AGAIN_SECONDS", 0)
     store_of(bucket).write(f"{bucket}/x", b"rows")
     for env, fits in [({"AWS_SECRET_ACCESS_KEY": "wrong"}, False), (settings(s3_server.port), True)]:
-        with (
-            DaskProcesses(tmp_path / f"cluster-{fits}", 1, env=env) as cluster,
-            open_engine(cluster.address) as engine,
-        ):
+        with DaskProcesses(tmp_path / f"cluster-{fits}", 1, env=env) as cluster, open_engine(cluster.address) as engine:
             engine.check_paths(f"{bucket}/x")
             if fits:
                 assert engine.each("x", named(double, 2)) == [0, 2]

@@ -53,7 +53,13 @@ def _library() -> Any:
 def client(scheme: str, bucket: str, below: str = "") -> Client:
     """The client of a bucket, or of the keys below one. Raises SpecError for settings that the library rejects."""
     BaseError = _library().exceptions.BaseError
-    _check_servers(f"{scheme}://{bucket}", SCHEMES[scheme])
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(f"{SCHEMES[scheme]}_ENDPOINT") and not _SERVER.fullmatch(
+            value
+        ):  # the library panics at some
+            raise SpecError(
+                f"{scheme}://{bucket}: {name} in the environment is not a server address such as https://10.0.0.1"
+            )
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
@@ -85,13 +91,6 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
             f"variables {SCHEMES[scheme]}_..."
         ) from None
     return made
-
-
-def _check_servers(root: str, prefix: str) -> None:
-    """Raise SpecError for invalid addresses of servers in the environment: the library panics at some."""
-    for name, value in sorted(os.environ.items()):
-        if name.startswith(f"{prefix}_ENDPOINT") and not _SERVER.fullmatch(value):
-            raise SpecError(f"{root}: {name} in the environment is not a server address such as https://10.0.0.1")
 
 
 class Conflict(Exception):
