@@ -371,9 +371,11 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
     found, at = [], 0
     try:
         for column in encoding["columns"]:
-            if category := column["kind"] == "category":
-                found.append(OneHot(column["name"], at, at + len(column["categories"])))
-            at = found[-1].stop if category else at + column["length"]
+            category = column["kind"] == "category"
+            stop = at + (len(column["categories"]) if category else column["length"])
+            if category:
+                found.append(OneHot(column["name"], at, stop))
+            at = stop
     except (TypeError, KeyError) as error:
         raise CorruptionError(f"{path}: its encoding of columns is damaged; ingest it again") from error
     if at != width:

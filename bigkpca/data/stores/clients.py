@@ -53,10 +53,8 @@ def _library() -> Any:
 def client(scheme: str, bucket: str, below: str = "") -> Client:
     """The client of a bucket, or of the keys below one. Raises SpecError for settings that the library rejects."""
     BaseError = _library().exceptions.BaseError
-    for name, value in sorted(os.environ.items()):
-        if name.startswith(f"{SCHEMES[scheme]}_ENDPOINT") and not _SERVER.fullmatch(
-            value
-        ):  # the library panics at some
+    for name, value in sorted(os.environ.items()):  # the library panics at some
+        if name.startswith(f"{SCHEMES[scheme]}_ENDPOINT") and not _SERVER.fullmatch(value):
             raise SpecError(
                 f"{scheme}://{bucket}: {name} in the environment is not a server address such as https://10.0.0.1"
             )
