@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from bigkpca.data.blocks import sample_rows, tile_rows
-from bigkpca.data.json_files import read_record, write_json
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, last_name, store_of
+from bigkpca.data.stores import AnyPath, last_name, read_record, store_of, write_json
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.errors import Array, CorruptionError, MemoryLimitError, SpecError, unknown_name
 from bigkpca.execution.blas import single_threaded_blas

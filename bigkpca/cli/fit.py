@@ -44,7 +44,7 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     facts = asdict(found)
     del facts["refused"]
     if not found.device:
-        del facts["device"], facts["device_bytes"]
+        del facts["device"]
     show(facts, as_json)
     if found.refused:
         raise MemoryLimitError(found.refused)

@@ -26,16 +26,14 @@ class Block:
 
 
 def fit_block_rows(n: int, grain: int, given: int | None = None) -> int:
-    """Rows of a block of a reduction: whole storage chunks, 4096 to 65536 rows, at least about 16 blocks. Few large
-    tasks: the result of a block is (D, D), so small blocks would move more results than rows. `grain` is the number of
-    rows that storage reads at once. `given` overrides this rule, but is also rounded to whole chunks."""
+    """Rows of a block of a reduction: whole storage chunks of `grain` rows, 4096 to 65536, at least about 16 blocks.
+    Few large tasks: the result of a block is (D, D), so small blocks would move more results than rows."""
     rows = given or min(65536, max(4096, power_of_two(n // 16)))
     return max(1, round(rows / grain)) * grain
 
 
 def output_block_rows(n: int, grain: int, row_bytes: int, given: int | None = None) -> int:
-    """Rows of a block that is written as one shard: those of the fit, but at most 4 MB of output or 2048 rows. A shard
-    is encoded as a whole in memory, so its size, not n, determines the peak."""
+    """Rows of a block that is written as one chunk, encoded as a whole in memory: at most 4 MB or 2048 rows."""
     most = max(_TILE_ROWS, power_of_two(2**22 // row_bytes))
     return fit_block_rows(n, grain, given or min(most, fit_block_rows(n, 1)))
 

@@ -13,11 +13,19 @@ from dask.delayed import Delayed, delayed
 from scipy.sparse import issparse
 
 from bigkpca.data.devices import Device, device_of
-from bigkpca.data.frames import FRAME, column_names, frame_dtype
-from bigkpca.data.masks import OF_DASK, unmasked
+from bigkpca.data.frames import (
+    FRAME,
+    OF_DASK,
+    check_tensor,
+    column_names,
+    frame_dtype,
+    is_of_cupy,
+    is_tensor,
+    tensor_rows,
+    unmasked,
+)
 from bigkpca.data.rows import ArrayRows, Rows, SampleWeights, anonymous, check_shape
 from bigkpca.data.sparse import SparseRows, sparse_rows
-from bigkpca.data.tensors import check_tensor, is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.linalg import aligned
@@ -28,12 +36,8 @@ if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imp
 
 @dataclass(frozen=True)
 class DaskRows(Rows):
-    """Rows of a Dask array, of chunks that are dense, sparse or on a device; each task depends only on the chunks that
-    hold its rows.
-
-    names are those of the columns of a frame. Rows with unknown chunk sizes, (nan, d), have no blocks, only chunks:
-    they were not counted.
-    """
+    """Rows of a Dask array, whose chunks are dense, sparse or on a device. If they were not counted, (nan, d), they
+    have chunks, but no blocks."""
 
     values: da.Array
 
@@ -88,14 +92,10 @@ class DaskRows(Rows):
 
 
 def rows_of_chunk(values: Any, first: int, where: str, weights: SampleWeights | None = None) -> ArrayRows | SparseRows:
-    """Rows first, first + 1, ... in a computed chunk, dense, sparse or on a device. Raises DataError if some of its
-    values are masked."""
+    """Rows first, first + 1, ... in a computed chunk. Raises DataError if values are masked."""
     values = unmasked(values, OF_DASK)
-    if is_tensor(values):
-        return replace(tensor_rows(values), first=first, where=where, weights=weights)
-    if not issparse(values):
-        return ArrayRows(values, first, where=where, weights=weights)
-    return replace(sparse_rows(values), first=first, where=where, weights=weights)
+    opened = tensor_rows if is_tensor(values) else sparse_rows if issparse(values) else ArrayRows
+    return replace(opened(values), first=first, where=where, weights=weights)
 
 
 def array_rows(array: da.Array) -> DaskRows:

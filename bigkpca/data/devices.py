@@ -43,8 +43,7 @@ class Device:
 
     @classmethod
     def named(cls, name: str) -> Device | None:
-        """The device of this name; None for "cpu". Raises SpecError for a name of no device; whether it is there, only
-        `check` shows."""
+        """The device of this name, whether it exists or not; None for "cpu". Raises SpecError for other names."""
         if name == CPU:
             return None
         found = _NAME.fullmatch(name)
@@ -62,8 +61,7 @@ class Device:
         return self.name.removesuffix(":0")
 
     def check(self) -> None:
-        """Raise SpecError unless the library is installed here and has the device, with float64 and with products that
-        are as exact as float32."""
+        """Raise SpecError unless the device is here, with float64 and with products as exact as float32."""
         if find_spec(self.library) is None:
             raise SpecError(
                 f"device={str(self)!r} needs {self.library}, which is not installed: pip install "
@@ -112,28 +110,8 @@ class Device:
         elif self._torch is not None:
             self._torch.synchronize(self.name)
 
-    def free_bytes(self) -> int | None:
-        """Memory of the device that this process can take; None for the memory of the host."""
-        if self._cupy is not None:
-            with self._cupy:
-                return int(self._cupy.mem_info[0] + _module("cupy").get_default_memory_pool().free_bytes())
-        if self._torch is None:
-            return None
-        free, _ = self._torch.mem_get_info(self.name)
-        return int(free + self._torch.memory_reserved(self.name) - self._torch.memory_allocated(self.name))
-
-    def check_room(self, needed: int) -> None:
-        """Raise DeviceMemoryError if fewer bytes are free on the device."""
-        free = self.free_bytes()
-        if free is not None and needed > free:
-            raise DeviceMemoryError(
-                f"this needs {needed / 1e6:.0f} MB on device={str(self)!r}, but only {free / 1e6:.0f} MB are free "
-                f"there: {_ADVICE}"
-            )
-
     def computing(self, function: Callable[[], T]) -> T:
-        """function() of a task that computes on this device, with few others at a time. Raises DeviceMemoryError if the
-        memory of the device runs out."""
+        """function() of a task, beside few others. Raises DeviceMemoryError if the memory of the device runs out."""
         try:
             with _at_work, self.current():
                 return function()

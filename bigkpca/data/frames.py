@@ -1,23 +1,30 @@
-"""Tables of pandas, polars, pyarrow and Dask, and DataArrays of xarray: detection, column names and values."""
+"""Tables of pandas, polars, pyarrow and Dask, DataArrays of xarray, and tensors: detection, column names and values."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from bigkpca.data.masks import check_fills, unmasked
-from bigkpca.data.rows import check_shape
+from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
+from bigkpca.numerics.array_api import dtype_of
 
 FRAME = "the dask dataframe"
 _MOST_NAMED = 5  # columns that one message names
 _LISTS = (list, tuple, np.ndarray)
+_FILLS = ("_FillValue", "missing_value")
+_NAN = {"nan", "NaN", "None", "AAAAAAAA+H8="}  # as text; the last is how xarray writes it in Zarr v3
+OF_DASK = (
+    "some values of the dask array are masked: dask.array.ma.filled(X.astype(float), numpy.nan) makes them NaN, and "
+    "X[~dask.array.isnan(X).any(axis=1)] then leaves out their rows"
+)
 
 
 def is_data_array(data: Any) -> bool:
@@ -31,8 +38,7 @@ def is_of(data: Any, module: str, name: str) -> bool:
 
 
 def check_data_array(data: Any) -> None:
-    """Raise DataError for a DataArray that is not a table or has fill values, SpecError for one of unknown length,
-    which xarray cannot use. Accept anything else."""
+    """Raise DataError or SpecError for a DataArray that is not a table, has fill values, or is of unknown length."""
     if not is_data_array(data):
         return
     if data.ndim != 2:
@@ -72,8 +78,8 @@ def frame_dtype(frame: Any) -> np.dtype[Any]:
 
 
 def column_names(data: Any) -> tuple[str, ...] | None:
-    """Column names of a frame, or the index of the columns of a DataArray as text; None for anything else and, as in
-    scikit-learn, if some names of a frame are not strings."""
+    """Names of columns, of a DataArray as text; None without, and if some names of a frame are not strings, as in
+    scikit-learn."""
     if is_data_array(data):
         index = data.indexes.get(data.dims[1])
         return tuple(map(str, index.tolist())) if index is not None and index.is_unique else None
@@ -146,8 +152,7 @@ def _check_one_table(data: Any) -> None:
 
 
 def _lists_of(data: Any) -> Array | None:
-    """The rows (n, d) of a column of lists: a Series, an array of Arrow or of objects, or the only column of a frame;
-    None for anything else. Raises DataError naming a row that differs in length, or has none."""
+    """The rows (n, d) of a column of lists: a Series, an array, or the only column of a frame; None for others."""
     if _is_table(data):
         data = _column(data, 0) if data.shape[1] == 1 else None
     if is_of(data, "pyarrow", "Array"):
@@ -171,8 +176,7 @@ def _lists_of(data: Any) -> Array | None:
 
 
 def _frame_values(table: Any) -> Array:
-    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN. Raises DataError naming the
-    columns that are not numeric."""
+    """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN."""
     of_one_type = is_frame(table) and len(set(table.dtypes)) == 1  # of others, polars would make numbers of dates
     if of_one_type and (values := np.asarray(table.to_numpy())).dtype.kind in "buif":
         return values
@@ -205,12 +209,10 @@ def _numbers(column: Any) -> Array | None:
     values = np.asarray(column.to_numpy())
     if values.ndim > 1 or values.dtype.kind in "mMc":  # NumPy would convert these, with another meaning
         return None
+    if values.dtype.kind in "buif":
+        return values
     try:  # pandas has missing values of its own
-        return (
-            values
-            if values.dtype.kind in "buif"
-            else np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
-        )
+        return np.asarray(column.astype(np.float64) if hasattr(column, "iloc") else values, np.float64)
     except (TypeError, ValueError):
         return None
 
@@ -248,3 +250,88 @@ def is_frame(data: Any) -> bool:
 
 def _is_table(data: Any) -> bool:
     return is_frame(data) or is_of(data, "pyarrow", "Table")
+
+
+# Masked entries, fill values and packed numbers: what they stand for is not what is stored, so they are refused.
+
+
+def fills_of(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """The attributes that name numbers for missing values. NaN is left out: a pass finds it, and names its row."""
+    found = {name: np.ravel(np.asarray(attributes[name], object)) for name in _FILLS if name in attributes}
+    return {name: values[0] for name, values in found.items() if not {str(each) for each in values} <= _NAN}
+
+
+def check_encoding(attributes: Mapping[str, Any], where: str, opened: str) -> None:
+    """Raise DataError for an array whose attributes of CF say that it is packed; the line `opened` decodes it."""
+    packed = [name for name in ("scale_factor", "add_offset", "_Unsigned") if name in attributes]
+    if found := [*packed, *fills_of(attributes)]:
+        raise DataError(
+            f"{where} has the attributes {', '.join(found)}: its numbers are packed, or some mean missing; pass "
+            f"{opened}, which decodes them, and leave out rows with missing values by dropna"
+        )
+
+
+def check_fills(array: Any) -> None:
+    """Raise DataError for a DataArray of xarray with an attribute that says which numbers mean missing."""
+    for name, value in fills_of(array.attrs).items():
+        raise DataError(
+            f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
+            f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({array.dims[0]!r}) leaves out their rows"
+        )
+
+
+def unmasked(values: Any, refusal: str) -> Any:
+    """Values without an empty mask. Raises DataError with this refusal if some are masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if np.ma.is_masked(values):
+        raise DataError(refusal)
+    return values.data
+
+
+# Tensors of PyTorch, and arrays of CuPy and array_api_strict.
+
+
+def is_of_torch(data: Any) -> bool:
+    """Whether `data` is a PyTorch tensor, which is not imported for this."""
+    return is_of(data, "torch", "Tensor")
+
+
+def is_of_cupy(data: Any) -> bool:
+    """Whether `data` is a CuPy array, which is not imported for this."""
+    return is_of(data, "cupy", "ndarray")
+
+
+def is_tensor(data: Any) -> bool:
+    """Whether `data` is an array of one of these libraries."""
+    return is_of_torch(data) or is_of_cupy(data) or is_of(data, "array_api_strict._array_object", "Array")
+
+
+def tensor_rows(data: Any) -> ArrayRows:
+    """Rows of a tensor: of the same memory, or on its device. Raises the errors of `check_tensor`."""
+    where = "the array"
+    check_tensor(data, where)
+    check_shape(tuple(data.shape), where)
+    if is_of_torch(data) and data.device.type == "cpu":
+        return ArrayRows(data.numpy(force=True), where=where)  # copies only values with a lazy sign
+    rows = DeviceRows(data, where=where)
+    rows.device.finish()  # what computes the tensor: passes do not wait for other streams
+    return rows
+
+
+def check_tensor(data: Any, where: str) -> np.dtype[Any]:
+    """The dtype of a tensor, as NumPy's. Raises SpecError if it cannot become an array of NumPy, e.g. if it is sparse
+    or records operations for a gradient."""
+    if is_of_torch(data) and (data.is_nested or str(data.layout) != "torch.strided"):
+        raise SpecError(
+            f"{where} is a nested or sparse tensor: pass one with the same columns in all rows, as X.to_dense() gives, "
+            "or a sparse array of SciPy"
+        )
+    try:
+        if is_of_torch(data):
+            data[:0].resolve_conj().resolve_neg().cpu().numpy()
+        dtype = dtype_of(data)
+    except (IndexError, RuntimeError, TypeError) as error:
+        raise SpecError(f"{where} cannot be read as an array of NumPy: {error}") from error
+    check_numeric(dtype, where)
+    return dtype

@@ -11,7 +11,7 @@ import numpy as np
 from dask.base import normalize_token
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.masks import check_encoding
+from bigkpca.data.frames import check_encoding
 from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import store_of
 from bigkpca.data.zarr import read
@@ -76,8 +76,7 @@ class HDF5Rows(Rows):
 
 
 def hdf5_rows(dataset: Any) -> HDF5Rows:
-    """Rows of a dataset of h5py. Raises SpecError unless it is in an open file on disk, DataError for packed
-    numbers."""
+    """Rows of a dataset of h5py. Raises SpecError unless it is in an open file on disk."""
     if not dataset:
         raise SpecError("the file of the h5py dataset is closed: open it again")
     name, store = dataset.name, store_of(dataset.file.filename)

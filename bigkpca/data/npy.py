@@ -21,10 +21,8 @@ _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
 @dataclass(frozen=True)
 class NpyRows(Rows):
-    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory.
-
-    Trailing axes are flattened; row_shape keeps them.
-    """
+    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory. Trailing axes are
+    flattened."""
 
     rows: int
     row_shape: tuple[int, ...]
@@ -51,8 +49,7 @@ class NpyRows(Rows):
 
     @classmethod
     def open(cls, path: str, *, column: bool = False) -> NpyRows:
-        """Read the header; with `column`, a file with one number for each row, (n,), has rows of one column. Raises
-        DataError for dtypes and shapes that cannot be rows, SpecError for URLs."""
+        """Read the header; with `column`, a file with one number for each row, (n,), has rows of one column."""
         check_on_disk(path, column=column)
         with store_of(path).open(path) as file:
             if not file.read(1):

@@ -18,6 +18,8 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_of,
+    is_tensor,
+    tensor_rows,
 )
 from bigkpca.data.hdf5 import hdf5_rows
 from bigkpca.data.npy import NpyRows
@@ -25,7 +27,6 @@ from bigkpca.data.rows import ArrayRows, Rows, check_shape
 from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
 from bigkpca.data.stores import expanded, is_path, store_of
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.tensors import is_tensor, tensor_rows
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
 from bigkpca.errors import DataError, IncompleteError, SpecError, check_numeric, unreadable
 
@@ -38,14 +39,10 @@ _OPENED_BY = {  # what opens the files with these endings
 
 
 def open_rows(data: Any, array: str | None = None) -> Rows:
-    """Open the rows that a user passes: an array, tensor or frame, a Dask array or frame, a DataArray, a Zarr array or
-    a path.
+    """Open the rows that a user passes: values in memory, a Dask or Zarr array, or a path; `array` is one in a group.
 
-    The number of rows is not known for the partitions of a Dask frame, nor for the chunks of a Dask array with unknown
-    chunk sizes: one pass counts them. `array` names the array inside a Zarr group. Raises SpecError if there is
-    nothing, or it is not a table, DataError for dtypes and shapes that cannot be rows and for columns of a frame that
-    are not numeric, IncompleteError for a half-ingested dataset.
-    """
+    A pass counts the rows of Dask frames and of chunks of unknown sizes. Raises SpecError, DataError for dtypes and
+    shapes that cannot be rows, and IncompleteError for a half-ingested dataset."""
     rows = _any_rows(data, array)
     check_numeric(rows.dtype, rows.where)
     check_shape(rows.shape, rows.where)
@@ -65,8 +62,7 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, a Dask or Zarr array, a dataset of h5py, a group of either, a Dask frame, or a
-    DataArray over Dask, whose rows need not be in memory."""
+    """Whether `data` is a path, or something of Dask, Zarr or h5py, whose rows need not be in memory."""
     held = data.data if is_data_array(data) else data
     stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_of(held, "h5py", "HLObject")
     return stored or is_dask_array(held) or is_dask_frame(held)

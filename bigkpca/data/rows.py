@@ -1,5 +1,4 @@
-"""Rows and their weights, reading of consecutive tiles and of rows by number, and rows of NumPy arrays or on a
-device."""
+"""Rows and their weights, in memory or on a device; reading of consecutive tiles, and of rows by number."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ def little_endian(X: Array) -> memoryview:
 
 
 class Crc32:
-    """The CRC-32 of bytes, in the manner of hashlib: it takes less than half the time of SHA-256, and recognises rows
-    that were seen before."""
+    """The CRC-32 of bytes, in the manner of hashlib: less than half the time of SHA-256, and it recognises rows."""
 
     def __init__(self) -> None:
         self._found = 0
@@ -149,8 +147,7 @@ class Rows(ABC):
 
     @abstractmethod
     def part(self, start: int, stop: int) -> Rows | Delayed:
-        """The part of the source that a task on rows start..stop needs, numbered as in the whole; all of it for
-        files."""
+        """The part of the source that a task on rows start..stop needs, numbered as in the whole."""
 
     @abstractmethod
     def block(self, start: int, stop: int) -> Array:
@@ -158,9 +155,8 @@ class Rows(ABC):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them. The
-        stamp is made from sizes and times or tags of stored chunks, or is the SHA-256 of values in memory. Makes no
-        pass over files."""
+        """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them: of
+        sizes and times or tags of stored chunks, or of values in memory. Makes no pass over files."""
 
     def with_weights(self, weights: SampleWeights | None) -> Self:
         """The same rows, as they were opened, with these weights."""
@@ -215,8 +211,7 @@ class ArrayRows(Rows):
 
 
 class DeviceRows(ArrayRows):
-    """Rows of a PyTorch tensor, or of a CuPy or array_api_strict array, on a device. `block` copies to host memory,
-    and in another process the rows are a NumPy array."""
+    """Rows of a tensor on a device. In another process they are a NumPy array."""
 
     values: Any
 
@@ -242,8 +237,7 @@ class DeviceRows(ArrayRows):
             return aligned(on_host(rows_of(self.values, numbers - self.first)))
 
     def tile(self, start: int, stop: int, digest: Any = None) -> Any:
-        """Rows start..stop on the device, checked like those of `tiles`. Only for a digest, and to name a row with NaN
-        or infinity, are they copied to host memory."""
+        """Rows start..stop on the device, checked like those of `tiles`; copied only for a digest or an error."""
         X = self._cut(start, stop)
         xp = functions_of(X)
         if digest is not None or (self.dtype.kind == "f" and not bool(xp.all(xp.isfinite(X)))):
@@ -269,8 +263,7 @@ def _held(fields: dict[str, Any]) -> ArrayRows:
 
 
 def take(rows: Rows, numbers: Array) -> Array:
-    """Rows with the given ascending numbers, (m, d); each storage chunk that contains one of them is read once. Raises
-    DataError naming the first row with NaN or infinity."""
+    """Rows with the given ascending numbers, (m, d), each chunk read once. Raises DataError for NaN and infinity."""
     if isinstance(rows, ArrayRows):
         found = rows.taken(numbers)
     else:
@@ -289,9 +282,8 @@ def take(rows: Rows, numbers: Array) -> Array:
 def tiles(
     rows: Rows, start: int, stop: int, tile_rows: int, digest: Any = None, *, device: Device | None = None
 ) -> Iterator[Any]:
-    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`; the last tile may be shorter. Reads like
-    `_pieces`. Checks every row for NaN and infinity, and adds the little-endian values to `digest`. Tiles are arrays of
-    NumPy, but those of rows on this `device` stay there."""
+    """Rows start..stop in tiles of `tile_rows` rows, counted from `start`, checked for NaN and infinity and added to
+    `digest`. Tiles are arrays of NumPy, but those of rows on this `device` stay there."""
     if device is not None and isinstance(rows, DeviceRows) and rows.device == device:
         for a in range(start, stop, tile_rows):
             yield rows.tile(a, min(a + tile_rows, stop), digest)
@@ -318,8 +310,7 @@ def tile_weights(rows: Rows, start: int, stop: int, tile_rows: int) -> list[Arra
 
 
 def identity_of(rows: Rows, *, stamped: bool = True) -> dict[str, Any]:
-    """The fingerprint of rows and of their weights, if any; without path and stamps, which can take a pass, unless
-    `stamped`."""
+    """The fingerprint of rows and of their weights; without stamps, which can take a pass, unless `stamped`."""
     found = rows.fingerprint() if stamped else anonymous(rows)
     if rows.weights is not None:
         found["weights"] = rows.weights.stamp if stamped else None
@@ -340,8 +331,7 @@ def digest_of_rows(rows: Rows, block: Block) -> str:
 
 
 def _pieces(rows: Rows, start: int, stop: int, step: int | None = None) -> Iterator[tuple[int, int, Array]]:
-    """(a, b, rows a..b) of whole storage chunks, at most 4 MB at once (or one chunk, if that is larger, or `step`
-    rows), each chunk once; `start` is a multiple of `rows.grain`."""
+    """(a, b, rows a..b) of whole storage chunks, about 4 MB or `step` rows; `start` is a multiple of `rows.grain`."""
     if step is None:
         row_bytes = rows.shape[1] * rows.dtype.itemsize
         # The number of rows is a power of two, so reads of bigkpca's own datasets end where tiles end.

@@ -1,8 +1,8 @@
-"""Weights that a user gives to rows: values, or where they are stored."""
+"""What a dataset holds beside its rows, and weights that a user gives to rows: values, or where they are stored."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,13 +10,31 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import READ_BYTES
+from bigkpca.data.frames import check_tensor, is_tensor
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights
 from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
-from bigkpca.data.tensors import check_tensor, is_tensor
 from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, read, stored_array
 from bigkpca.errors import Array, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Values beside the rows of a dataset, one for each row.
+
+    option: the option of `ingest` that names them, and the entry of the attribute of a dataset. array: their array in a
+    dataset. noun: what one of them is called in messages.
+    """
+
+    option: str
+    array: str
+    noun: str
+
+
+LABELS = Beside("labels", "y", "label")
+WEIGHTS = Beside("sample_weight", "sample_weight", "sample weight")
+BESIDE = (LABELS, WEIGHTS)
 
 OPTION = "--sample-weight (sample_weight= in Python)"
 _NUMBERS = "buif"  # kinds of dtypes
@@ -125,8 +143,7 @@ def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:
 
 
 def check_weights(weights: Array, first: int, where: str) -> None:
-    """Raise DataError, naming the first row, for weights (b,) of rows first, first + 1, ... that are negative, NaN or
-    infinite."""
+    """Raise DataError for weights (b,) of rows first, first + 1, ... that are negative, NaN or infinite."""
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         i = int(wrong[0])

@@ -59,8 +59,7 @@ class SparseRows(Rows):
 
 
 def sparse_rows(matrix: Any, where: str = "the sparse matrix") -> SparseRows:
-    """Rows of a SciPy sparse matrix of any format. Raises CorruptionError for indices outside of it, where SciPy would
-    write anywhere."""
+    """Rows of a SciPy sparse matrix. Raises CorruptionError for indices outside, where SciPy would write anywhere."""
     check_shape(matrix.shape, where)
     csr = csr_array(matrix)
     try:
@@ -73,8 +72,7 @@ def sparse_rows(matrix: Any, where: str = "the sparse matrix") -> SparseRows:
 
 
 def npz_rows(path: str) -> SparseRows:
-    """Rows of a .npz file that `scipy.sparse.save_npz` wrote; they are read into memory. Raises SpecError for other
-    .npz files."""
+    """Rows of a file of `scipy.sparse.save_npz`, read into memory. Raises SpecError for other .npz files."""
     from scipy.sparse import load_npz
 
     try:

@@ -17,7 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipStore
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.masks import check_encoding
+from bigkpca.data.frames import check_encoding
 from bigkpca.data.rows import ArrayRows, Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
@@ -39,8 +39,7 @@ def whole(array: zarr.Array[Any]) -> zarr.Array[Any]:
 
 
 def read(array: zarr.Array[Any], where: str, start: int, stop: int) -> Array:
-    """Rows start..stop of an array, aligned. Raises CorruptionError if a chunk is missing or does not decode,
-    IncompleteError for errors of the system that may pass."""
+    """Rows start..stop of an array, aligned. Raises CorruptionError for damage, IncompleteError for what may pass."""
     try:
         return aligned(np.asarray(array[start:stop]))
     except Exception as raised:  # each codec raises its own type when bytes do not decode
@@ -211,8 +210,7 @@ class StoredArray:
 
 
 def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
-    """The array of this name in a group: as many values as its manifest names, all of which are stored, or all of an
-    array that others wrote. Raises SpecError if there is none."""
+    """The array of this name in a group: as many values as its manifest names, or all of an array of others."""
     array, about = member(group, path, name), group.attrs.get(ATTRIBUTE, {})
     if not isinstance(array, zarr.Array):
         raise _without(group, path, name)
@@ -250,8 +248,7 @@ def _guarded(array: zarr.Array[Any], missing: int) -> zarr.Array[Any]:
 
 
 def missing_chunks(array: zarr.Array[Any], count: int, stored: Collection[str] | None = None) -> int:
-    """Number of chunks, or shards, of the first `count` rows that are not stored, of which the keys of all that are may
-    be known; 0 if the store cannot be listed."""
+    """Number of chunks, or shards, of the first `count` rows that are not stored; 0 if the store cannot be listed."""
     if stored is None and not array.store.supports_listing:
         return 0
     if stored is None:
@@ -283,8 +280,7 @@ def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[
 
 
 def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
-    """Rows of the array `name` of a group; by default of its main array, or of its only one. Raises CorruptionError if
-    a chunk of a group of bigkpca is missing."""
+    """Rows of the array `name` of a group; by default of its main array, or of its only one."""
     about: Any = group.attrs.get(ATTRIBUTE, {})
     kind = str(about.get("format")) if isinstance(about, dict) else ""
     if kind == "model":
@@ -317,8 +313,7 @@ def _without(group: zarr.Group, path: str, name: str | None) -> SpecError:
 
 
 def member(group: zarr.Group, path: str, name: str) -> Any:
-    """The array or group of this name in the group at `path`; None if there is none. Raises CorruptionError for
-    metadata that cannot be parsed."""
+    """The array or group of this name in the group at `path`; None if there is none."""
     with _parsed(f"{path}/{name}", "is not an array that can be read"):
         return group.get(name)
 
@@ -361,12 +356,12 @@ def rows_of_manifest(path: str, about: Mapping[str, Any], array: zarr.Array[Any]
 
 def _columns(path: str, about: Mapping[str, Any], width: int) -> tuple[tuple[str, ...] | None, tuple[OneHot, ...]]:
     """The names of the columns of a dataset, and its columns of categories."""
-    columns = about.get("column_names")
-    if columns is not None and not (
-        isinstance(columns, list) and len(columns) == width and all(isinstance(each, str) for each in columns)
-    ):
+    columns, one_hot = about.get("column_names"), _one_hot(path, about.get("encoding"), width)
+    if columns is None:
+        return None, one_hot
+    if not isinstance(columns, list) or len(columns) != width or not all(isinstance(each, str) for each in columns):
         raise CorruptionError(f"{path}: its column names are {columns!r:.80}, for {width} columns; ingest it again")
-    return None if columns is None else tuple(columns), _one_hot(path, about.get("encoding"), width)
+    return tuple(columns), one_hot
 
 
 def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
@@ -389,8 +384,7 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
 
 
 def open_node(path: str) -> zarr.Array[Any] | zarr.Group | None:
-    """The Zarr array or group at a path, to be read; None if there is none. Raises CorruptionError for metadata that
-    cannot be parsed, and the errors of `unreadable`."""
+    """The Zarr array or group at a path, to be read; None if there is none."""
     try:
         node = zarr.open(zarr_store(path), mode="r")
     except BigKPCAError:
@@ -436,8 +430,8 @@ _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified"
 
 
 def version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file of the array in a user's own store, which changes with the file; for a zip file, one
-    for the whole file. None if the store has no tag or time for every file, like one in memory. Reads no values."""
+    """A line for each stored file in a user's own store, which changes with the file; for a zip file, one for all. None
+    if there is no tag or time for every file. Reads no values."""
     store, found = _store_of(array), []
     if isinstance(store, ZipStore):
         return [store_of(str(store.path)).file(str(store.path)).stamp]

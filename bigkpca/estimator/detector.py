@@ -11,12 +11,11 @@ from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from bigkpca import arrays
-from bigkpca.data.frames import is_dask_frame
+from bigkpca.data.frames import is_dask_frame, is_tensor
 from bigkpca.data.opening import in_memory
 from bigkpca.data.rows import ArrayRows, Rows, identity_of
 from bigkpca.data.sample_weights import number_and_weight, weighted, without
 from bigkpca.data.stores import AnyPath, is_path
-from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import Array, SpecError
 from bigkpca.estimator import KernelPCA
 from bigkpca.estimator.inputs import RowOutput, RowsInput, in_kind

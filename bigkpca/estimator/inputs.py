@@ -22,11 +22,13 @@ from bigkpca.data.frames import (
     is_dask_frame,
     is_data_array,
     is_frame,
+    is_of_cupy,
+    is_tensor,
+    tensor_rows,
 )
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, Rows, check_rows
 from bigkpca.data.sparse import sparse_rows
-from bigkpca.data.tensors import is_of_cupy, is_tensor, tensor_rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution import projection
 from bigkpca.execution.engine import Engine, KeptFeatures

@@ -101,8 +101,7 @@ def configured_scheduler() -> str | None:
 
 
 def _current_client() -> Client | None:
-    """The current Dask client, if there is one; in a task only one that was made current there, since others would let
-    it wait for workers that wait for it."""
+    """The current Dask client; in a task, only one made current there: others could wait for that task."""
     if "distributed" not in sys.modules:  # none was made
         return None
     from distributed import Client

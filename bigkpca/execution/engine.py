@@ -1,36 +1,32 @@
-"""Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits.
-
-Every pass is a list of independent block tasks, whose results are either kept in order or added up. It becomes one Dask
-graph (`graph`).
-"""
+"""Where passes run: on Dask's threaded scheduler in this process, or on a Dask cluster, with the same bits."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Lock
+from functools import partial
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 import dask.config
+import dask.threaded
 import numpy as np
 from dask.base import tokenize
+from dask.callbacks import local_callbacks
 from dask.delayed import Delayed
 from dask.system import CPU_COUNT
 
 from bigkpca.data.blocks import Block, fit_block_rows, split, tile_rows
-from bigkpca.data.devices import AT_ONCE, TALLER, Device, device_of
+from bigkpca.data.devices import TALLER, Device, device_of
 from bigkpca.data.rows import Rows, tiles
 from bigkpca.errors import Array, IncompleteError, MemoryLimitError
 from bigkpca.execution.blas import blas_core_types, single_threaded_blas
-from bigkpca.execution.graph import Pass
+from bigkpca.execution.graph import Key, Pass
 from bigkpca.execution.on_cluster import on_cluster
-from bigkpca.execution.on_threads import on_threads
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
 from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
@@ -47,8 +43,7 @@ _LINE = 64  # bytes of a cache line: no two tiles share one
 
 
 class KeptFeatures:
-    """Features V (b, D) of tiles of rows, as many as fit into `most_bytes`, of the last pass that began. Scores made
-    from them have the same bits as those from recomputed features, since the tiles are the same."""
+    """Features V (b, D) of tiles of the last pass that fit into `most_bytes`. Scores from them have the same bits."""
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.most_bytes = most_bytes  # None until a fit reserves room
@@ -77,8 +72,7 @@ class KeptFeatures:
             start = stop
 
     def _room(self, count: int) -> Array | None:
-        """`count` bytes of memory; None if that is more than what is left. The system gets a piece back as
-        soon as all its tiles are released, which the allocator would keep."""
+        """Memory; None if too little is left. The system gets a piece back once all its tiles are released."""
         with self._lock:
             if count > self._left:
                 return None
@@ -90,8 +84,7 @@ class KeptFeatures:
         return room
 
     def take(self, start: int, stop: int, height: int) -> list[Array] | None:
-        """V of each tile of `height` rows from row `start` to `stop` - 1, which are then released; None if one is
-        missing."""
+        """V of each tile of `height` rows from `start` to `stop` - 1, which is released; None if one is missing."""
         spans = [(first, min(first + height, stop)) for first in range(start, stop, height)]
         if not all(span in self._tiles for span in spans):
             return None
@@ -119,9 +112,8 @@ def worker_here() -> Worker | None:
 
 
 def threads_here() -> int:
-    """Threads that a pass in this process may use: in a task of a Dask worker, as many as the worker has; otherwise as
-    many as Dask is configured to use (num_workers), or OMP_NUM_THREADS, which joblib sets when processes share a
-    machine; at most the number of processors that this process may use."""
+    """Threads of a pass in this process: those of the Dask worker that runs this task; otherwise as Dask is configured
+    (num_workers), or OMP_NUM_THREADS, which joblib sets; at most the number of processors."""
     worker = worker_here()
     if worker is not None:
         return int(worker.state.nthreads)
@@ -131,27 +123,19 @@ def threads_here() -> int:
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process.
-
-    On a cluster, a pass ends with IncompleteError if no task ends for `timeout` seconds. `checkpoint` receives the
-    title of a pass and the values that it depends on: its sums are saved there from time to time, and another process
-    can continue from them. With `kept`, the pass of a fit on threads leaves features there, and scores of the same rows
-    take them from there. `seen` is what workers must see, by path. `progress` receives the title of each pass, the
-    rows of finished blocks, and notes. Tasks that take `placed` values compute on `device`; None is the processor.
-    """
+    """Runs tasks on a cluster if there is a client, otherwise on `threads` threads of this process."""
 
     threads: int = field(default_factory=threads_here)
     client: Client | None = None
-    timeout: float = TIMEOUT
-    checkpoint: Callable[..., Any] | None = None
-    kept: KeptFeatures | None = None
-    seen: dict[str, str] = field(default_factory=dict)
+    timeout: float = TIMEOUT  # seconds without a finished task after which a pass on a cluster ends
+    checkpoint: Callable[..., Any] | None = None  # of a title and what its sums depend on: where they are saved
+    kept: KeptFeatures | None = None  # from the pass of a fit on threads, for scores of the same rows
+    seen: dict[str, str] = field(default_factory=dict)  # what workers must see, by path
     progress: Progress = Progress()
-    device: Device | None = None
+    device: Device | None = None  # of tasks that take `placed` values; None is the processor
 
     def on_device(self, device: Device | None) -> Engine:
-        """The same engine with passes on this device, here or on the workers of a cluster that have it. Raises
-        SpecError if it is not there."""
+        """The same engine with passes on this device. Raises SpecError if it, or a worker, does not have it."""
         if device is not None and self.client is None:
             device.check()
         elif device is not None and device != self.device and self.client is not None:
@@ -159,7 +143,7 @@ class Engine:
         return replace(self, device=device)
 
     def placed(self, value: Any) -> Any:
-        """A value for tasks, whose arrays each process moves to the device, if there is one."""
+        """A value for tasks, on the device, if there is one."""
         return value if self.device is None else Placed(value, self.device)
 
     @property
@@ -172,15 +156,15 @@ class Engine:
         return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
-        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` are the values
-        that it depends on besides the rows; they identify its checkpoint."""
+        """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` identifies its
+        checkpoint, besides the rows."""
         if self.checkpoint is None or some_take(tasks, Delayed):
             return self._computed(Pass(title, tasks, self.all_threads, adds=True))
         checkpoint = self.checkpoint(title, len(tasks), *given)
         return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
 
     def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
-        """The sum of a pass, computed from what is known of it."""
+        """The sum of a pass, from what is known of it on."""
         tasks = given.tasks
         with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
@@ -194,7 +178,7 @@ class Engine:
                 done(given.span(node))
             try:
                 if self.client is None:
-                    on_threads(given, self.threads, done)
+                    _on_threads(given, self.threads, done)
                 else:
                     on_cluster(self.client, given, dict(self.seen), self.timeout, done)
             except (KeyboardInterrupt, IncompleteError):
@@ -208,14 +192,9 @@ class Engine:
     @property
     def all_threads(self) -> int:
         """Threads of this process, or of all workers."""
-        return self.threads if self.client is None else max(1, sum(threads for _, threads, _ in self.workers()))
-
-    def workers(self) -> list[tuple[str, int, int]]:
-        """(address, threads, bytes that it may use, 0 without a limit) of each worker of a cluster."""
         if self.client is None:
-            return []
-        known = known_workers(self.client, self.timeout)
-        return [(address, known[address]["nthreads"], known[address]["memory_limit"]) for address in sorted(known)]
+            return self.threads
+        return max(1, sum(worker["nthreads"] for worker in known_workers(self.client, self.timeout).values()))
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
@@ -224,68 +203,56 @@ class Engine:
         return sorted({"+".join(types) for types in on_workers(self.client, self.timeout, blas_core_types).values()})
 
     def check_paths(self, *paths: str | None) -> None:
-        """Require that workers of a cluster see at these paths what this process sees. Each process looks before its
-        first task, whenever it joined; what it raises there names it and the path."""
+        """Require that workers of a cluster see at these paths what this process sees: each looks before its first
+        task, whenever it joined."""
         if self.client is not None:
             self.seen.update({path: seen_at(path) for path in paths if path is not None})
 
-    def check_memory(self, peak_bytes: Callable[[int], int], device_bytes: Callable[[int], int] | None = None) -> None:
-        """Raise MemoryLimitError, naming it, if a worker may use less memory than a process with its threads needs, and
-        DeviceMemoryError if the device has too little."""
-        for address, threads, limit in self.workers():
-            if limit and (needed := peak_bytes(threads)) > limit:
+    def check_memory(self, peak_bytes: Callable[[int], int]) -> None:
+        """Raise MemoryLimitError, naming it, if a worker has less memory than a process with its threads needs."""
+        known = {} if self.client is None else known_workers(self.client, self.timeout)
+        for address, worker in sorted(known.items()):
+            limit = worker["memory_limit"]  # 0 without one
+            if limit and (needed := peak_bytes(worker["nthreads"])) > limit:
                 raise MemoryLimitError(
                     f"worker {address} may use {limit / 1e6:.0f} MB, but the plan needs {needed / 1e6:.0f} MB; give "
                     "workers more memory or fewer threads, or choose a smaller size"
                 )
-        if self.device is None or device_bytes is None:
-            return
-        if self.client is None:
-            self.device.check_room(device_bytes(min(self.threads, AT_ONCE)))
-        else:
-            needs = tuple(map(device_bytes, range(1, AT_ONCE + 1)))
-            check_devices(self.client, self.timeout, self.device, needs)
-
-    @contextmanager
-    def small_work(self) -> Iterator[Callable[[Callable[[int], Any], Iterable[int]], list[Any]]]:
-        """`map` on threads of this process that live as long as the context, for work of the driver in many small
-        steps; BLAS stays at one thread. A mapped function may itself map another."""
-        with single_threaded_blas, ThreadPoolExecutor(max(1, self.threads - 1)) as pool:
-            yield lambda function, items: _in_order(pool, self.threads, function, list(items))
-
-    def in_order(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
-        """`map` on the threads of this process, for small work of the driver; BLAS stays at one thread."""
-        with self.small_work() as in_order:
-            return in_order(function, items)
 
 
-def _in_order(pool: ThreadPoolExecutor, threads: int, function: Callable[[int], Any], items: list[int]) -> list[Any]:
-    """function(item) of all items, in order. The calling thread works alongside idle threads of the pool, so nested
-    calls never wait for a thread."""
-    found: list[Any] = [None] * len(items)
-    left, settings = deque(range(len(items))), np.geterr()  # which each thread has separately
+class _Stopped(Exception):
+    """The run ended while tasks were left."""
 
-    def work() -> None:
-        try:
-            with np.errstate(**settings):
-                while left:
-                    try:
-                        i = left.popleft()
-                    except IndexError:  # another thread took the last one
-                        return
-                    found[i] = function(items[i])
-        except BaseException:
-            left.clear()
-            raise
 
-    helpers = [pool.submit(work) for _ in range(min(threads, len(items)) - 1)]
+def _go_on(stop: Event) -> None:
+    if stop.is_set():
+        raise _Stopped
+
+
+def _on_threads(given: Pass, threads: int, done: Callable[[range], None]) -> None:
+    """Add to a pass what is missing. `done` receives the numbers of the tasks that ended, none after a sum, in this
+    thread. An error of a task, or of `done`, ends the run after the tasks at work. An interruption ends it at once, and
+    these end by themselves."""
+    if not (nodes := given.missing()):
+        return
+    stop = Event()
+    graph = given.graph(nodes, partial(_go_on, stop), adding=True)
+
+    def after(key: Key, *_: Any) -> None:
+        done(graph.groups.get(key, range(0)))
+
+    pool, waits = ThreadPoolExecutor(threads, "bigkpca"), True
     try:
-        work()
+        # Callbacks of the user see this graph, but not those that tasks may compute inside.
+        with local_callbacks() as of_user:
+            callbacks = [(None, None, None, after, None), *of_user]
+            dask.threaded.get(graph.dsk, graph.end, pool=pool, callbacks=callbacks)
+    except KeyboardInterrupt:
+        waits = False
+        raise
     finally:
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
-    return found
+        stop.set()
+        pool.shutdown(wait=waits, cancel_futures=True)
 
 
 def fit_blocks(rows: Rows, block_rows: int | None) -> tuple[Block, ...]:
@@ -301,8 +268,7 @@ def tile_height(features: FeatureMap) -> int:
 
 
 def block_tiles(rows: Rows, block: Block, features: FeatureMap, digest: Any = None) -> tuple[Iterator[Array], int]:
-    """The tiles of a block, and the largest number of rows of a tile. Those of rows on the device of the features stay
-    there."""
+    """The tiles of a block, on the device of the features if rows are there, and the most rows of a tile."""
     height, device = tile_height(features), device_of(features.offset)
     return tiles(rows, block.start, block.stop, height, digest, device=device), min(height, len(block))
 
@@ -316,8 +282,7 @@ def sum_by_block(
     engine: Engine,
     *tools: Any,
 ) -> Any:
-    """The sum of function(rows, block, *given, *tools) over all blocks: the same bits wherever they are computed. The
-    sum does not depend on `tools`."""
+    """The sum of function(rows, block, *given, *tools) over all blocks, which does not depend on `tools`."""
     blocks = fit_blocks(rows, block_rows)
     tasks = block_tasks(function, rows, blocks, (*given, *tools))
     return engine.total(title, tasks, function.__qualname__, blocks[0], given)

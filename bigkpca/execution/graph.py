@@ -40,17 +40,13 @@ def is_part(node: Node, other: Node) -> bool:
 
 
 class Graph:
-    """A Dask graph, whose keys begin with the name of the pass, as the dashboard shows it.
-
-    groups: the numbers of the tasks of each group, by its key; results: the nodes that go to the driver, by their keys;
-    end: what has no value, and depends on all results.
-    """
+    """A Dask graph, whose keys begin with the name of the pass, as the dashboard shows it."""
 
     def __init__(self, title: str) -> None:
         self.dsk: dict[Key, Any] = {}
-        self.groups: dict[Key, range] = {}
-        self.results: dict[Key, Node] = {}
-        self.end: Key = None
+        self.groups: dict[Key, range] = {}  # the numbers of the tasks of each group
+        self.results: dict[Key, Node] = {}  # which go to the driver
+        self.end: Key = None  # has no value, and depends on all results
         self._title, self._token = title.lower(), uuid4().hex
         self._shared: dict[int, Key] = {}  # by the identity of the value
 
@@ -79,25 +75,22 @@ class Graph:
 
 class Pass:
     """The tasks of a pass, and what is known of the sum of their results; of a list of them unless the pass `adds`.
-
-    known: nodes of the tree with their values, none of them part of another, and no two halves of a node. A group has
-    2^level tasks, and the nodes of level `cut` go to the driver: these depend on the number of threads, the sum does
-    not. `saved` are nodes that were known before.
-    """
+    `saved` are nodes that were known before."""
 
     def __init__(
         self, title: str, tasks: Sequence[Task], threads: int, *, adds: bool, saved: Mapping[Node, Any] | None = None
     ) -> None:
         self.title, self.tasks, self.adds = title, tasks, adds
         self.root: Node = (len(tasks) - 1).bit_length(), 0
-        # A chunk that Dask computes is released as soon as its task ends.
+        # A group has 2^level tasks, and nodes of level `cut` go to the driver: both depend on the number of threads,
+        # the sum does not. A chunk that Dask computes is released as soon as its task ends.
         size = 1 if some_take(tasks, Delayed) else group_size(len(tasks), threads)
         self.level = self.cut = size.bit_length() - 1
         if adds:
             subtrees = min(_SUBTREES, _PER_GROUP * ceil(len(tasks) / (size * threads)))
             self.cut = max(0, self.root[0] - subtrees.bit_length() + 1)
             self.level = min(self.level, self.cut)
-        self.known: dict[Node, Any] = {}
+        self.known: dict[Node, Any] = {}  # none of them part of another, and no two halves of a node
         self._lock = Lock()
         for node, value in sorted((saved or {}).items(), key=itemgetter(0), reverse=True):
             of_this_tree = 0 <= node[0] <= self.root[0] and node[1] >= 0 and self.span(node)
@@ -127,19 +120,19 @@ class Pass:
 
     def missing(self) -> list[Node]:
         """The nodes of level `cut` of which nothing is known, and the parts of others."""
-        left, found = [(self.cut, number) for number in range(-(-len(self.tasks) >> self.cut))][::-1], []
-        while left:
-            node = left.pop()
-            if any(is_part(known, node) and known != node for known in self.known):
-                halves = (node[0] - 1, 2 * node[1] + 1), (node[0] - 1, 2 * node[1])
-                left += [half for half in halves if self.span(half)]
-            elif not any(is_part(node, known) for known in self.known):
-                found.append(node)
-        return found
+        subtrees = range(-(-len(self.tasks) >> self.cut))
+        return [node for number in subtrees for node in self._unknown((self.cut, number))]
+
+    def _unknown(self, node: Node) -> list[Node]:
+        if not self.span(node) or any(is_part(node, known) for known in self.known):
+            return []
+        if not any(is_part(known, node) for known in self.known):
+            return [node]
+        level, number = node
+        return self._unknown((level - 1, 2 * number)) + self._unknown((level - 1, 2 * number + 1))
 
     def graph(self, nodes: Sequence[Node], before: Callable[[], None], *, adding: bool) -> Graph:
-        """The graph of some nodes of the tree. `before` is called before each task, where that runs. If the graph is
-        `adding`, it adds each node in this process."""
+        """The graph of some nodes of the tree. It calls `before` before each task and, if `adding`, adds nodes here."""
         graph, asked = Graph(self.title), dict[Key, Delayed]()
         for node in nodes:
             span = self.span(node)
@@ -178,8 +171,7 @@ class _Argument:
 
 
 def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
-    """The function and the arguments of each task, with `_Argument` in place of values that are nodes of the graph; and
-    these values."""
+    """The calls of tasks, with `_Argument` in place of values that are nodes of the graph; and these values."""
     values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
     places = {identity: _Argument(number) for number, identity in enumerate(values)}
     calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]

@@ -34,10 +34,9 @@ _ANSWER_SECONDS = 10.0  # seconds for the scheduler to answer
 def on_cluster(
     client: Client, given: Pass, seen: dict[str, str], timeout: float, done: Callable[[range], None]
 ) -> None:
-    """Add to a pass what is missing. `seen` is what each worker must see, by path: see `seen_at`; `done` receives the
-    numbers of the tasks that ended, none after a sum. Raises the error of a task that fails again and again, and
-    IncompleteError for one that kills every worker, if the scheduler is gone, and if nothing ends for `timeout`
-    seconds."""
+    """Add to a pass what is missing. `seen` is what each worker must see (`seen_at`); `done` receives the numbers of
+    the tasks that ended. Raises the error of a task that fails again and again, and IncompleteError for one that kills
+    every worker, if the scheduler is gone, and if nothing ends for `timeout` seconds."""
     check_open(client)
     gpu = some_take(given.tasks, Placed) and any(
         "GPU" in worker["resources"] for worker in known_workers(client, timeout).values()

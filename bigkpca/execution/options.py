@@ -43,14 +43,7 @@ class DeviceOptions(TypedDict, total=False):
 @dataclass(frozen=True)
 class RunOptions:
     """Options of a run, as `bigkpca.fit` describes them. They change no result, except that memory may end the growth
-    of a size (`tol`), and that a device rounds differently.
-
-    Raises
-    ------
-    SpecError
-        If an amount cannot be parsed, an address is empty, e.g. because a variable is not set, or a device does not
-        exist.
-    """
+    of a size (`tol`), and that a device rounds differently. Raises SpecError for values that cannot be parsed."""
 
     array: str | None = None
     scheduler: str | None = None
@@ -63,8 +56,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, kind: type, options: Mapping[str, Any], **others: Any) -> RunOptions:
-        """The options with which a function was called that accepts those of `kind`, and the other options. SpecError
-        names an unknown option, and the nearest known one."""
+        """The options with which a function was called that accepts those of `kind`, and the other options."""
         known = kind.__annotations__
         for name in options:
             if name not in known:

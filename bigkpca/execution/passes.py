@@ -17,14 +17,7 @@ from bigkpca.data.rows import Crc32, Rows, SampleWeights, little_endian, take, t
 from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import trim
-from bigkpca.execution.engine import (
-    Engine,
-    KeptFeatures,
-    block_tiles,
-    fit_blocks,
-    sum_by_block,
-    tile_height,
-)
+from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, sum_by_block, tile_height
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
@@ -42,8 +35,7 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
 
 
 def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
-    """Rows of each of these sets of numbers, (m, d) each, in their order and in the dtype of the data; each storage
-    chunk that contains one is read once."""
+    """Rows of each of these sets of numbers, (m, d), in the dtype of the data; each storage chunk is read once."""
     wanted = np.unique(np.concatenate(sets))
     tasks, inside = [], []
     for block in fit_blocks(rows, None):
@@ -92,18 +84,18 @@ def sums_of(
     rounding: Rounding,
     block_rows: int | None,
     engine: Engine,
-    title: str = "fitting",
-    kept: KeptFeatures | None = None,
     draw: Draw | None = None,
 ) -> BlockSums:
     """Sums of the features of all rows with their rounding, a digest of the rows, and those that `draw` draws: one
-    pass. `shift` (D,) is near their mean. Features are also stored in `kept`, as long as there is room."""
+    pass. `shift` (D,) is near their mean. The features of the fit, whose rows are drawn, are kept by the engine."""
+    kept = None if draw is None else engine.kept
     if kept is not None:
         kept.begin()
     trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
     if engine.device is not None:
         kept = None  # the next pass may compute elsewhere
     given = engine.placed(features), shift, rounding, draw
+    title = "principal axes" if draw is None else "fitting"
     found = sum_by_block(title, _block_sums, rows, given, block_rows, engine, kept)
     trim(features.size)  # the work space of all threads, before that of the eigenproblem
     return found
@@ -258,21 +250,16 @@ _LARGEST_WEIGHT = 1e-15, 1e15  # products of features and weights in float32 sta
 def weighted_draw(
     rows: Rows, most: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
 ) -> WeightedDraw:
-    """At most `most` rows drawn by their weights, with `equal` chances for all rows of positive weight. Reads only the
-    weights. Raises DataError for weights that are not finite numbers of at least 0, if none is positive, and if the
-    largest is too small or too large for single precision."""
+    """At most `most` rows drawn by their weights, with `equal` chances for all of positive weight. Reads only the
+    weights. Raises DataError for those that cannot be used."""
     assert rows.weights is not None
-    given, blocks = (rows.where, most, seed, purpose, equal), fit_blocks(rows, None)
-    parts = (rows.weights.part(block.start, block.stop) for block in blocks)
+    given, tasks = (rows.where, most, seed, purpose, equal), []
+    for block in fit_blocks(rows, None):
+        arguments = rows.weights.part(block.start, block.stop), block, *given
+        tasks.append(Task(_draw, arguments, len(block), named_rows(rows, block)))
     if rows.weights.held:  # a pass would take longer than the work
-        found: WeightedDraw = reduce(
-            add, (_draw(part, block, *given) for part, block in zip(parts, blocks, strict=True))
-        )
+        found: WeightedDraw = reduce(add, (_draw(*task.arguments) for task in tasks))
     else:
-        tasks = [
-            Task(_draw, (part, block, *given), len(block), named_rows(rows, block))
-            for part, block in zip(parts, blocks, strict=True)
-        ]
         found = engine.total("drawing rows", tasks, *given[1:], rows.weights.stamp)
     if not found.count:
         raise DataError(f"{rows.where}: all sample weights are zero: at least one must be positive")

@@ -17,7 +17,7 @@ import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.dask import DaskRows
-from bigkpca.data.devices import AT_ONCE, TALLER, Device
+from bigkpca.data.devices import TALLER, Device
 from bigkpca.data.rows import Rows
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution import returns_freed_memory
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _LATER = 32_000_000  # of code and pools of threads that come after the plan
 _ROUNDED_TO = 64_000_000
 _OF_WORKER = 160_000_000  # of a worker that has imported this package, measured: 120 MB
-_OF_DEVICE = 2**28  # of a library: code, work space for the products of each thread, gaps between arrays
 _RETURNED, _KEPT = 1.05, 1.4  # resident bytes per byte of arrays: freed memory is returned at once, or not
 _SQUARES = 10  # D x D in float64 of an eigenproblem and its certificate; see `_solution`
 _JUDGED = 2048  # rows of each set that is drawn: by which a fit is judged, and on which choices are tried
@@ -69,8 +68,6 @@ class Plan(ShowsSummary):
         Size of the result.
     device : str
         The device that computes the passes; empty if it is the processor.
-    device_bytes : int
-        Memory that one process needs there.
     refused : str
         Why the allowed memory is not enough; empty if it is.
     """
@@ -86,7 +83,6 @@ class Plan(ShowsSummary):
     peak_bytes: int
     result_bytes: int
     device: str = ""
-    device_bytes: int = 0
     refused: str = ""
 
     def summary(self) -> Summary:
@@ -100,7 +96,7 @@ class Plan(ShowsSummary):
             "result": _megabytes(self.result_bytes),
         }
         if self.device:
-            facts[f"memory of {self.device}"] = f"{_megabytes(self.device_bytes)} at most"
+            facts["device"] = self.device
         if self.refused:
             facts["refused"] = self.refused
         return Summary("Plan", facts)
@@ -118,30 +114,21 @@ def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
         )
 
 
-def check_arrays(
-    array_bytes: Callable[[int], int],
-    engine: Engine,
-    limit: int | None,
-    remedy: str,
-    device_bytes: Callable[[int], int] | None = None,
-) -> None:
-    """Raise MemoryLimitError if arrays of this size, for numbers of threads, need more than `limit` in this process, or
-    more than a worker has, and DeviceMemoryError for a device."""
+def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
+    """Raise MemoryLimitError if arrays of this size, for numbers of threads, are too large here or for a worker."""
     check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
-    engine.check_memory(lambda threads: in_worker(array_bytes(threads)), device_bytes)
+    engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
 
 
 def check_plans(plan: Callable[[int], Plan], engine: Engine, limit: int | None, remedy: str) -> Plan:
     """The plan of this process, from plans for numbers of threads. Raises the errors of `check_arrays`."""
-    check_arrays(
-        lambda threads: plan(threads).array_bytes, engine, limit, remedy, lambda threads: plan(threads).device_bytes
-    )
+    check_arrays(lambda threads: plan(threads).array_bytes, engine, limit, remedy)
     return plan(engine.threads)
 
 
 def process_bytes() -> int:
-    """Resident bytes of this process: now, or on macOS at most until now. They are rounded up to whole 64 MB, so that
-    the plan of a fit, and a size that a limit chooses, seldom change from run to run."""
+    """Resident bytes of this process (on macOS at most until now), rounded up to whole 64 MB: plans, and a size that a
+    limit chooses, then seldom change from run to run."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             found = int(file.read().split()[1]) * resource.getpagesize()
@@ -165,8 +152,7 @@ def _allocated(array_bytes: int) -> int:
 
 
 class _Map(NamedTuple):
-    """A feature map: D features, bytes of its landmarks or frequencies, itemsize of block work, and how many values
-    are computed between rows and a feature."""
+    """D features, bytes of landmarks or frequencies, itemsize, and values between rows and a feature."""
 
     D: int
     nbytes: int
@@ -228,7 +214,9 @@ def _sums(features: _Map, blocks: int, threads: int, width: int | None) -> int:
     return 8 * D * width * (3 * at_work + min(blocks, waiting) + 2 * PASSES + 4)  # with the Krylov space and its images
 
 
-def _planned(rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1) -> Plan:
+def _planned(
+    rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1, more_read: int = 0
+) -> Plan:
     """The cost of passes in blocks of this many rows, with arrays of this size."""
     n, d = rows.shape
     return Plan(
@@ -238,24 +226,11 @@ def _planned(rows: Rows, size: int, block: int, array_bytes: int, result_bytes: 
         block_rows=block,
         tasks=passes * ceil(n / block),
         passes=passes,
-        bytes_read=passes * n * _row(rows),
+        bytes_read=passes * n * _row(rows) + more_read,
         array_bytes=array_bytes,
         peak_bytes=in_process(array_bytes),
         result_bytes=result_bytes,
     )
-
-
-def _on_device(plan: Plan, device: Device | None, device_bytes: int) -> Plan:
-    return replace(plan, device=str(device), device_bytes=device_bytes) if device and device_bytes else plan
-
-
-def _device_bytes(rows: Rows, features: _Map, block: int, threads: int, more: int) -> int:
-    """Memory of a device: the feature map, and for each thread that computes there the map again, a taller tile as it
-    was read, shifted and scaled, its features with as many values between, and `more`."""
-    d, (D, of_map, itemsize, _) = rows.shape[1], features
-    tile = min(block, TALLER * tile_rows(d, D, itemsize))
-    one = tile * (3 * d * max(itemsize, rows.dtype.itemsize) + itemsize * (2 * d + 4 + 4 * D))
-    return _OF_DEVICE + of_map + min(threads, AT_ONCE) * (one + of_map + 24 * of_map // itemsize + more)
 
 
 def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = None) -> Plan:
@@ -264,8 +239,7 @@ def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = No
 
 
 def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
-    """The cost of a fit: the sample and its passes; with a tolerance, of the largest size that may be needed. Raises
-    SpecError for more rows than `exact` can handle."""
+    """The cost of a fit; with a tolerance, of the largest size that may be needed."""
     if fit.spec.precomputed:
         return _plan_precomputed(rows, fit, threads)
     if fit.matrix_free:
@@ -277,26 +251,19 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
     array_bytes = max(_sample(rows, fit, threads), beside + max(passing, _solution(fit, threads)))
     of_sums = 8 * D * (D + 2) if width is None else 0
     result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (judged + kept) * row
-    plan = _planned(rows, D, block, array_bytes, result_bytes, passes)
-    plan = replace(plan, bytes_read=plan.bytes_read + row * min(n, fit.sample * rows.grain))
-    if fit.spec.exact:  # solved here
-        return plan
-    sums = 8 * moments.entries(D) + 24 * moments.most_of_strip(D) if width is None else 24 * D * width
-    return _on_device(plan, device, _device_bytes(rows, features, block, threads, sums))
+    plan = _planned(rows, D, block, array_bytes, result_bytes, passes, row * min(n, fit.sample * rows.grain))
+    return replace(plan, device=str(device)) if device and not fit.spec.exact else plan  # which is solved here
 
 
 def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
-    """The cost of exact eigenpairs: of an approximate fit, the rows in memory, and products of a block with strips of
-    their Gram matrix, of which two are planned."""
+    """The cost of exact eigenpairs: an approximate fit, the rows in memory, and two products with their Gram matrix."""
     n, d, r, start = fit.n, fit.d, components(fit.spec, fit.n), plan_resolved(rows, fit.start(), threads, device)
     held, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, fit.dtype.itemsize)
     working = max(4 * held + _making(fit), (_MATRIX_BLOCKS + threads) * one + threads * strip)
     array_bytes = max(start.array_bytes, held + working)
     result_bytes = held + 8 * n * (r + 1) + _kept_rows(fit) * _row(rows)
     plan = _planned(rows, n, start.block_rows, array_bytes, result_bytes, start.passes + 2)
-    plan = replace(plan, bytes_read=start.bytes_read + 2 * n * _row(rows))
-    products = _OF_DEVICE + one + min(threads, AT_ONCE) * (2 * one + 4 * strip)
-    return _on_device(plan, device, max(start.device_bytes, products))
+    return replace(plan, bytes_read=start.bytes_read + 2 * n * _row(rows), device=start.device)
 
 
 def _row(rows: Rows) -> int:
@@ -330,8 +297,7 @@ def _width(fit: ResolvedFit) -> int | None:
 
 
 def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The sample and the sets that are drawn with it: as they are read, or with a copy and the work space of what
-    chooses from them."""
+    """The sample and the sets that are drawn with it, as they are read, or with what chooses from them."""
     m, d, D, spec, itemsize = fit.sample, fit.d, fit.size, fit.spec, fit.dtype.itemsize
     if fit.rule is not None:
         choosing = fit.rule.working_bytes(m, d, D, itemsize)
@@ -425,8 +391,7 @@ def plan_transform(
     dtype: Any = None,
     device: Device | None = None,
 ) -> Plan:
-    """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags: one pass, one
-    chunk per block."""
+    """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags."""
     features, r, stored = _map_of(model), model.components, np.dtype(dtype or model.features.dtype).itemsize
     D, wide = features.D, 8 if judged else max(features.itemsize, stored)
     block = output_block_rows(rows.shape[0], rows.grain, r * stored, block_rows)
@@ -439,14 +404,11 @@ def plan_transform(
         known = model.decoder is not None and model.decoder.expansion(model.solution) is not None
         shared += 16 * D * (r + 1) + (0 if known or not has_landmarks(model.features) else 56 * D * D)
     result_bytes = rows.shape[0] * (r * stored + (stored + 9) * judged)
-    more = 2 * wide * (TALLER * tile * (D + r) + (D + 1) * r)
-    plan = _planned(rows, D, block, shared + threads * one, result_bytes)
-    return _on_device(plan, device, _device_bytes(rows, features, block, threads, more))
+    return _planned(rows, D, block, shared + threads * one, result_bytes)
 
 
 def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: int) -> Plan:
-    """The cost of writing pre-images of scores, or of rows that are denoised: one pass, one chunk per block. Iterations
-    depend on the data and are not counted."""
+    """The cost of writing pre-images of scores, or of rows that are denoised, without iterations."""
     n, d, features = rows.shape[0], model.columns, _map_of(model)
     block = output_block_rows(n, rows.grain, d * features.itemsize, block_rows)
     assert model.decoder is not None

@@ -17,7 +17,6 @@ from bigkpca.errors import IncompleteError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as Bars
 
 
 WARNING = "warning: "  # notes with this prefix are always shown
@@ -71,7 +70,7 @@ class ShownProgress(Progress):
 
     def __init__(self, quiet: bool, json: bool = False) -> None:
         self._quiet, self._json = quiet, json
-        self._bars: Bars | None = None
+        self._bars: Any = None
         self._title, self._rows, self._done = "", 0, 0
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
 

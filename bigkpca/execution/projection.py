@@ -14,14 +14,8 @@ from bigkpca.data.frames import FRAME, frame_dtype
 from bigkpca.data.rows import ArrayRows, Rows, tiles
 from bigkpca.errors import Array, SpecError, check_overflow, names_apart
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.engine import (
-    Engine,
-    KeptFeatures,
-    block_tiles,
-    fit_blocks,
-    tile_height,
-)
-from bigkpca.execution.tasks import Carried, Task, block_tasks, constant, named_rows
+from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, tile_height
+from bigkpca.execution.tasks import Carried, block_tasks, constant, named_rows
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages, joined
@@ -31,8 +25,7 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 def block_scores(
     rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
 ) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from features that the fit of
-    the model kept, if any."""
+    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from kept features, if any."""
     if kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
         project = model.projection(precision)
         scores = np.concatenate([project(V, overwrite=True) for V in V_tiles])
@@ -43,8 +36,7 @@ def block_scores(
 
 
 def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model, precision: Any = None) -> Array:
-    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each, in the dtype of block work or a wider
-    `precision`."""
+    """Scores (count, r) of the rows of these tiles, of at most `most_rows` each."""
     scores = np.empty((count, model.components), precision or model.features.dtype)
     done = 0
     for tile in model.project(X_tiles, most_rows, precision):
@@ -74,8 +66,7 @@ def tile_scores_and_residuals(
 
 @np.errstate(over="ignore", invalid="ignore")
 def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
-    """|φ(x) - φ^(x)|² of the rows of a block, (rows of the block,), in the dtype of block work; `given` is the
-    expansion of the model, made once for all blocks."""
+    """|φ(x) - φ^(x)|² of the rows of a block; `given` is the expansion of the model, made once for all blocks."""
     X_tiles, most_rows = block_tiles(rows, block, model.features)
     left = np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
     check_overflow(left, named_rows(rows, block))
@@ -98,12 +89,8 @@ def block_preimages(scores: Rows, block: Block, model: Model) -> Preimages:
     """Pre-images of a block of scores (n, r), or of scores with rows to start from beside them (n, r + d)."""
     height, r = tile_rows(model.columns, model.features.size, 8), model.components
     decode = model.reconstructing(min(height, len(block)))
-
-    def decoded() -> Iterator[Preimages]:
-        for Y in tiles(scores, block.start, block.stop, height):
-            yield decode(Y[:, :r], Y[:, r:] if Y.shape[1] > r else None)
-
-    return joined(decoded())
+    Y_tiles = tiles(scores, block.start, block.stop, height)
+    return joined(decode(Y[:, :r], Y[:, r:] if Y.shape[1] > r else None) for Y in Y_tiles)
 
 
 def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
@@ -124,24 +111,24 @@ def block_denoised(rows: Rows, block: Block, model: Model) -> Preimages:
 
 def residual_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_residuals` of all rows, (n,), in memory."""
-    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_residuals, engine)))
+    return np.concatenate(_compared(rows, model, block_residuals, engine))
 
 
 def scores_and_residuals_of_rows(rows: Rows, model: Model, engine: Engine) -> tuple[Array, Array]:
     """Scores (n, r) and residuals (n,) of all rows, in memory."""
-    found = engine.each("comparing", _comparing(rows, model, block_scores_and_residuals, engine))
-    return np.concatenate([scores for scores, _ in found]), np.concatenate([left for _, left in found])
+    scores, left = zip(*_compared(rows, model, block_scores_and_residuals, engine), strict=True)
+    return np.concatenate(scores), np.concatenate(left)
 
 
 def statistics_of_rows(rows: Rows, model: Model, engine: Engine) -> Array:
     """`block_statistics` of all rows, (n, 3), in memory."""
-    return np.concatenate(engine.each("comparing", _comparing(rows, model, block_statistics, engine)))
+    return np.concatenate(_compared(rows, model, block_statistics, engine))
 
 
-def _comparing(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Task]:
-    """Tasks of a function of rows, block, model and its expansion."""
+def _compared(rows: Rows, model: Model, function: Callable[..., Any], engine: Engine) -> list[Any]:
+    """The results of a function of rows, block, model and its expansion for all blocks."""
     given = engine.placed(model), engine.placed(expansion_of(model))
-    return block_tasks(function, rows, fit_blocks(rows, model.block_rows), given)
+    return engine.each("comparing", block_tasks(function, rows, fit_blocks(rows, model.block_rows), given))
 
 
 def reconstruct_rows(given: Rows, model: Model, function: Any, engine: Engine) -> Preimages:
@@ -167,8 +154,7 @@ def score_rows(rows: Rows, model: Model, engine: Engine) -> Array:
 
 
 def check_columns(rows: Rows, model: Model) -> None:
-    """Raise SpecError unless the rows are as wide as those on which the model was fitted, and their columns, if both
-    have names, have the same ones in the same order."""
+    """Raise SpecError unless the rows have the columns, by name if both have names, on which the model was fitted."""
     if rows.names is not None and model.names is not None:
         if apart := names_apart(rows.names, model.names, "the model"):
             raise SpecError(
@@ -205,8 +191,7 @@ def are_few(rows: Rows, model: Model) -> TypeGuard[ArrayRows]:
 
 
 def few_scores(rows: ArrayRows, model: Model) -> Array:
-    """Scores (n, r) of few rows, with the same bits as a pass of one block. Raises DataError for NaN and infinity, and
-    if kernels overflow."""
+    """Scores (n, r) of few rows, with the same bits as a pass of one block."""
     found = _of_few(rows, model, "scores", lambda used, height: used.projecting(height))
     scores = found[0] if len(found) == 1 else np.concatenate(found)
     check_overflow(scores, named_rows(rows, Block(0, rows.first, rows.first + len(scores))))
@@ -226,8 +211,7 @@ def few_statistics(rows: ArrayRows, model: Model) -> Array:
 def _of_few(
     rows: ArrayRows, model: Model, kind: str, prepare: Callable[[Model, int], Callable[[Array], _Result]]
 ) -> list[_Result]:
-    """What a function computes for each tile of few rows; it is prepared once for a thread and the model that this
-    uses last."""
+    """What a function computes for each tile; prepared once for a thread and the model that it used last."""
     height = min(tile_height(model.features), _MOST_ROWS)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
         known, held = vars(_prepared).get(kind, (lambda: None, []))
@@ -248,8 +232,8 @@ def header(frame: Any) -> Any:
 
 
 def in_frame(frame: Any, view: View, model: Model, columns: Sequence[Any]) -> Any:
-    """The result of `view` for the rows of a Dask frame, as a lazy frame with these columns and the same index and
-    divisions. Partitions are processed one by one, whatever their lengths, which are not counted."""
+    """`view` of the rows of a Dask frame, as a lazy frame with these columns and the same index and divisions.
+    Partitions are processed one by one, and not counted."""
     dtype = frame_dtype(frame)
     made = view(model, ArrayRows(np.zeros((1, len(frame.columns)), dtype), where=FRAME))  # lazy: only its checks run
     meta = _framed(np.empty((0, len(columns)), made.dtype), header(frame), columns)

@@ -42,8 +42,8 @@ class Job:
 
 
 def submit(client: Client, name: str, command: str, function: Function, options: Mapping[str, Any]) -> Future[int]:
-    """Submit function(options), which returns an exit code and a message. Returns a future of the exit code; the task
-    continues without it, and without the client. Raises SpecError for a name in use."""
+    """Submit function(options), which returns an exit code and a message. The task continues without the future of the
+    exit code, and without the client. Raises SpecError for a name in use."""
     from distributed import fire_and_forget
 
     if name in _events(client):
@@ -65,8 +65,7 @@ def jobs(client: Client) -> list[Job]:
 
 
 def wait(client: Client, name: str, show: Callable[[str], None]) -> int:
-    """The exit code of a command, when it ends; `show` receives its lines. Raises SpecError for a name that no command
-    has, IncompleteError if the scheduler goes away."""
+    """The exit code of a command, when it ends; `show` receives its lines."""
     shown = 0.0  # time of the last line shown
     while True:
         found = {job.name: job for job in jobs(client)}  # before the lines, so that no line is missing at the end
@@ -126,8 +125,7 @@ def _answered(client: Client) -> Iterator[None]:
 
 
 def _run(name: str, function: Function, options: dict[str, Any]) -> int:
-    """The exit code of a command, whose passes run on the cluster of this worker, which accepts other tasks
-    meanwhile."""
+    """The exit code of a command. The worker accepts other tasks, such as those of its passes, meanwhile."""
     from distributed import get_worker, worker_client
 
     worker = get_worker()

@@ -22,8 +22,7 @@ _GROUPS_PER_THREAD = 8  # at least, so that threads end at about the same time
 
 
 def in_order(value: Any) -> Any:
-    """A value whose arrays are aligned, so that results do not depend on how they came here. Rows, which may be many,
-    align what is read from them."""
+    """A value whose arrays are aligned, however they came here. Rows align what is read from them."""
     return value if isinstance(value, ArrayRows) else all_aligned(value)
 
 
@@ -37,7 +36,6 @@ class Carried:
 
     @property
     def value(self) -> Any:
-        """What a task takes."""
         return self._value
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -56,8 +54,7 @@ def _unpacked(packed: bytes, buffers: Sequence[Any]) -> Carried:
 
 
 class Placed(Carried):
-    """A value whose arrays are on a device where a task takes it: once in each process. It is sent to others as it is
-    in host memory."""
+    """A value whose arrays are on a device where tasks take it, once in each process, and in host memory on the way."""
 
     def __init__(self, value: Any, device: Device) -> None:
         self._host = value if isinstance(value, Carried) else Carried(value)
@@ -79,8 +76,7 @@ class Placed(Carried):
 
 @dataclass(frozen=True)
 class Task:
-    """function(*arguments), which counts for `rows` rows; some arguments may be `Carried`, or nodes of a user's own
-    Dask graph. `name` is for messages."""
+    """function(*arguments), of `rows` rows; arguments may be `Carried`, or nodes of a user's own Dask graph."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -115,8 +111,7 @@ def group_size(count: int, threads: int) -> int:
 
 
 def run_function(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """function(*arguments) as every task computes it: BLAS on one thread, arrays aligned, and on the device of its
-    values, if they have one, within the memory of that."""
+    """function(*arguments) as every task computes it: with one BLAS thread, aligned, on the device of its values."""
     device = next((each.device for each in arguments if isinstance(each, Placed)), None)
 
     def compute() -> Any:

@@ -4,7 +4,7 @@ processors, devices, and what they see at paths."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache, partial
 from os import getpid
@@ -56,13 +56,10 @@ def on_workers(
     *arguments: Any,
     workers: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """function(*arguments) on these workers, by default on all, by their addresses in order. Workers that leave
-    meanwhile are omitted. Raises what the function raises, naming the worker, and IncompleteError if one does not
-    answer."""
-    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
+    """function(*arguments) on these workers, by default on all, by their addresses in order, without those that leave
+    meanwhile. Raises what the function raises, naming the worker."""
     among = None if workers is None else sorted(workers)
-    run = partial(client.run, function, *arguments, workers=among, on_error="return")
-    found = within(min(timeout, _ANSWER_SECONDS), run, late)
+    found = _asked(client, timeout, client.run, function, *arguments, workers=among, on_error="return")
     for address, value in found.items():
         if isinstance(value, BigKPCAError):
             raise type(value)(f"worker {address}: {value}")
@@ -71,18 +68,20 @@ def on_workers(
     return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
 
 
+def _asked(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
+    return within(min(timeout, _ANSWER_SECONDS), partial(function, *arguments, **options), late)
+
+
 _compared: WeakSet[Client] = WeakSet()  # clients whose workers were compared
 
 
 def compare_workers(client: Client, timeout: float) -> None:
-    """Wait until there is a worker and compare all workers with this process, once for each client. Raises SpecError
-    for one with other versions of packages, IncompleteError if none comes; warns of different processors."""
+    """Wait until there is a worker and compare all workers with this process, once for each client."""
     if client in _compared:
         return
     _wait_for_one(client, timeout)
-    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
-    asked: Callable[[], Any] = partial(client.get_versions, packages=list(_SAME))
-    versions = within(min(timeout, _ANSWER_SECONDS), asked, late)
+    versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
     here = versions["client"]["packages"]
     others = {f"worker {address}": found for address, found in sorted(versions["workers"].items())}
     for name, found in ({f"the scheduler at {address_of(client)}": versions["scheduler"]} | others).items():
@@ -131,25 +130,15 @@ def _compare_processors(client: Client, timeout: float) -> None:
         )
 
 
-def check_devices(client: Client, timeout: float, device: Device, needs: Sequence[int] = ()) -> None:
-    """Raise SpecError if a worker does not have a device, and DeviceMemoryError if that has less memory than 1, 2, ...
-    threads need. If workers declare a GPU as a resource, only these compute on devices."""
+def check_devices(client: Client, timeout: float, device: Device) -> None:
+    """Raise SpecError if a worker, of those that declare a GPU as a resource if some do, does not have a device."""
     known = known_workers(client, timeout)
     declaring = [address for address, worker in known.items() if "GPU" in worker["resources"]]
-    on_workers(client, timeout, _check_device, str(device), tuple(needs), workers=declaring or known)
-
-
-def _check_device(name: str, needs: Sequence[int], dask_worker: Any) -> None:
-    device = Device.named(name)
-    assert device is not None
-    device.check()
-    if needs:
-        device.check_room(needs[: dask_worker.state.nthreads][-1])
+    on_workers(client, timeout, device.check, workers=declaring or known)
 
 
 def seen_at(path: str) -> str:
-    """A digest of what this process sees at a path; "" if that is nothing. Raises the errors of the store, except if
-    nothing is there."""
+    """A digest of what this process sees at a path; "" if that is nothing."""
     store, digest = store_of(path), hashlib.sha256()
     try:
         files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]

@@ -168,7 +168,7 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
     if spec.n_directions != "auto" and spec.n_directions > d:
         raise SpecError(f"n_directions={spec.n_directions}, but {rows.where} has only {d} columns")
     if d <= DENSE_MOST_FEATURES:
-        moments = sums_of(rows, columns, shift, Rounding.unknown(d), spec.block_rows, engine, title).sums.moments
+        moments = sums_of(rows, columns, shift, Rounding.unknown(d), spec.block_rows, engine).sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     seen: list[Any] = []

@@ -16,8 +16,7 @@ _LEAST_SHARE = 1 / 3  # of all features: fewer are not worth the memory
 
 
 def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) -> None:
-    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than the workers may use, and
-    DeviceMemoryError if a device has too little memory."""
+    """Raise MemoryLimitError if a fit needs more than `limit` bytes in a process, or than the workers may use."""
     device = engine.device
 
     def needed(fit: ResolvedFit) -> int:
@@ -26,10 +25,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
     peak = needed(fit)
     if limit is not None and peak > limit:
         check_peak(peak, limit, _advice(fit, limit, needed))
-    engine.check_memory(
-        lambda threads: worker_bytes(rows, fit, threads, device),
-        lambda threads: plan_resolved(rows, fit, threads, device).device_bytes,
-    )
+    engine.check_memory(lambda threads: worker_bytes(rows, fit, threads, device))
 
 
 def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) -> str:

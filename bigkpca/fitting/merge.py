@@ -151,7 +151,7 @@ def _pass_like(
         rounding = rounding_of(features, probes, sums.about, engine).of(features.dtype)
         draw = draw_of(features, _measure_like(features, drawn), probes, weights_of(rows, numbers), weight, fit)
     draw = replace(draw, before=before)
-    found = sums_of(rows, features, sums.about, rounding, like.block_rows, engine, kept=engine.kept, draw=draw)
+    found = sums_of(rows, features, sums.about, rounding, like.block_rows, engine, draw)
     return found, probes, weight, others
 
 

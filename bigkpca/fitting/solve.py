@@ -68,8 +68,7 @@ def solve_rows(
         rounding.of(features.dtype),
         spec.block_rows,
         engine,
-        kept=engine.kept,
-        draw=draw,
+        draw,
     )
     return solve(found, features, spec, basis, probes, choices)
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.blocks import power_of_two
+from bigkpca.data.sample_weights import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn

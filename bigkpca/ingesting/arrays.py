@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from bigkpca.data.blocks import READ_BYTES
-from bigkpca.data.masks import check_encoding
+from bigkpca.data.frames import check_encoding
 from bigkpca.data.npy import read_npy_header
 from bigkpca.errors import (
     Array,

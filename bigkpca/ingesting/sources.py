@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bigkpca.data.beside import LABELS, WEIGHTS, Beside
 from bigkpca.data.rows import check_shape
-from bigkpca.data.sample_weights import check_weights
+from bigkpca.data.sample_weights import LABELS, WEIGHTS, Beside, check_weights
 from bigkpca.data.stores import NODE_FILES, is_path, is_url, store_of
 from bigkpca.errors import (
     Array,

@@ -97,7 +97,7 @@ def landmark_rule(value: Any) -> Any:
         return value if value == "auto" else landmarks.named(value).name
     if type(value) in (*landmarks.RULES.values(), landmarks.OwnRows, landmarks.RowNumbers):
         return value
-    from bigkpca.data.tensors import check_tensor, is_tensor  # slow to import, and not needed for a name
+    from bigkpca.data.frames import check_tensor, is_tensor  # slow to import, and not needed for a name
 
     if is_tensor(value):
         check_tensor(value, "landmarks")

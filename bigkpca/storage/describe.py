@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.beside import BESIDE
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
+from bigkpca.data.sample_weights import BESIDE
 from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import ZarrRows, rows_of_manifest

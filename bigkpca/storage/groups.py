@@ -18,8 +18,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.data.json_files import parsed, read_json, write_json
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import parsed, read_json, store_of, write_json
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
 from bigkpca.data.zarr_stores import zarr_store

@@ -21,9 +21,8 @@ import zarr
 from zarr.storage import StorePath
 
 from bigkpca.data.blocks import power_of_two
-from bigkpca.data.json_files import read_json
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_path, read_json, store_of
 from bigkpca.data.zarr import read, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError

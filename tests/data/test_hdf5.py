@@ -105,10 +105,8 @@ def test_a_damaged_chunk_is_named(path):
     content = bytearray(path.read_bytes())
     content[at : at + 40] = b"\xff" * 40
     path.write_bytes(content)
-    with (
-        h5py.File(path) as file,
-        pytest.raises(CorruptionError, match=r"chunked: rows 0 to 9 cannot be read .*restore"),
-    ):
+    damaged = pytest.raises(CorruptionError, match=r"chunked: rows 0 to 9 cannot be read .*restore")
+    with h5py.File(path) as file, damaged:
         open_rows(file["group/chunked"]).block(0, 10)
 
 

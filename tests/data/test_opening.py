@@ -129,11 +129,7 @@ def test_what_cannot_be_rows_is_refused():
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
         (np.zeros((4, 0)), DataError, "is empty"),
-        (
-            np.array([["a", "b"]]),
-            DataError,
-            r"contains the text 'a' at \[0, 0\] \(counted from 0\): rows must be numbers",
-        ),
+        (np.array([["a", "b"]]), DataError, r"contains the text 'a' at \[0, 0\] \(counted from 0\): rows must be num"),
         (np.zeros((2, 2), object), DataError, "holds object values"),
         ([[1.0], [1.0, 2.0]], DataError, "do not form an array, since they differ in length or are not numbers"),
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
@@ -142,14 +138,9 @@ def test_what_cannot_be_rows_is_refused():
         (
             SimpleNamespace(X=X, obs=0, var=0),
             SpecError,
-            r"an AnnData object contains several matrices: pass one, as in X\.X or X\.layers",
+            r"an AnnData object .* matrices: pass one, as in X\.X or X\.lay",
         ),
-        (
-            SERIES,
-            SpecError,
-            r"a Dataset contains several arrays: pass one, as in X\['u'\], .* X\.to_array\('variable'\)",
-        ),
-        (SERIES, SpecError, r"X\.to_array\('variable'\)\.transpose\('t', 'v"),
+        (SERIES, SpecError, r"arrays: pass one, as in X\['u'\], .* X\.to_array\('variable'\)\.transpose\('t', 'v"),
         (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
@@ -243,15 +234,9 @@ def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
     for name in ("second", "first"):
         group.create_array(name, data=X)
     for data, message in (
-        (
-            group,
-            r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* pass one of them, as in group\['first'\]",
-        ),
+        (group, r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* pass one .*, as in group\['first'\]"),
         (empty, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
-        (
-            ["a.npy", "b.npy"],
-            r"one path, not a list of paths \('a\.npy', \.\.\.\): .* bigkpca ingest FILE FILE .* --append adds",
-        ),
+        (["a.npy", "b.npy"], r"not a list of paths \('a\.npy', \.\.\.\): .* bigkpca ingest FILE FILE .* --append adds"),
         ((Path("a.npy"),), r"one path, not a list of paths \('a\.npy'"),
     ):
         with case(message), pytest.raises(SpecError, match=message):
@@ -271,10 +256,8 @@ def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
     made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical=["kind", "other"]).path
     rows = open_rows(made)
     assert rows.one_hot == (OneHot("kind", 1, 4), OneHot("other", 5, 7))
-    assert [rows.names[each.columns] for each in rows.one_hot] == [
-        ("kind=u", "kind=v", "kind=w"),
-        ("other=x", "other=y"),
-    ]
+    names = [rows.names[each.columns] for each in rows.one_hot]
+    assert names == [("kind=u", "kind=v", "kind=w"), ("other=x", "other=y")]
     assert pickle.loads(pickle.dumps(rows)).one_hot == rows.one_hot
     assert rows.part(0, 2).one_hot == ()  # which tasks do not need
     for other in (X, zarr.open_group(made)["x"], da.ones((3, 7)), as_npy(tmp_path, X)):

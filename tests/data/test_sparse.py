@@ -10,7 +10,6 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA
-from bigkpca.data import sparse
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.plan import sample_bytes
@@ -149,9 +148,3 @@ def test_damaged_matrices_are_told(tmp_path):
         wrong.indices[5] = column
         with pytest.raises(CorruptionError, match=f"the sparse matrix is damaged: .*{message}"):
             open_rows(wrong)
-
-
-def test_a_matrix_is_read_by_ranges_that_are_dense_in_few_megabytes():
-    wide = sparse.sparse_rows(sp.random_array((50, 200_000), density=1e-4, rng=RNG, format="csr"))
-    assert wide.grain == 1
-    assert wide.block(3, 5).shape == (2, 200_000)

@@ -14,9 +14,9 @@ import pytest
 from bigkpca.data import rows as rows_module
 from bigkpca.data.blocks import Block
 from bigkpca.data.devices import Device
+from bigkpca.data.frames import is_tensor
 from bigkpca.data.opening import in_memory, open_rows, open_uncounted
 from bigkpca.data.rows import ArrayRows, DeviceRows, digest_of_rows, take, tiles
-from bigkpca.data.tensors import is_tensor
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics.array_api import on_host
 from tests.data.cases import case
@@ -148,14 +148,6 @@ def test_a_number_that_is_not_finite_is_named(kind, wrong):
         take(rows, np.array([3, 57]))
 
 
-def test_arrays_that_are_not_rows_are_refused():
-    for shape, message in (((7,), r"shape \(7,\): rows must be two-dim"), ((0, 7), "is empty"), ((2, 2, 2), "two-dim")):
-        with case(shape), pytest.raises(DataError, match=message):
-            open_rows(array_api_strict.ones(shape))
-    with pytest.raises(DataError, match="the array holds complex128 values: rows must be real numbers"):
-        open_rows(array_api_strict.asarray(X + 1j))
-
-
 @needs_torch
 def test_tensors_without_an_array_of_numbers_are_refused():
     import torch
@@ -165,20 +157,10 @@ def test_tensors_without_an_array_of_numbers_are_refused():
     for name, tensor, error, message in (
         ("gradient", T.clone().requires_grad_(), SpecError, r"requires grad\. Use tensor\.detach\(\)"),
         ("parameter", torch.nn.Parameter(T), SpecError, r"requires grad\. Use tensor\.detach\(\)"),
-        (
-            "coo",
-            T.to_sparse(),
-            SpecError,
-            r"a nested or sparse tensor: pass .* X\.to_dense\(\) .* a sparse array of SciPy",
-        ),
+        ("coo", T.to_sparse(), SpecError, r"a nested or sparse tensor: pass .* X\.to_dense\(\) .* a sparse array of"),
         ("nested", nested, SpecError, "a nested or sparse tensor"),
         ("meta", T.to("meta"), SpecError, "Cannot copy out of meta tensor"),
-        (
-            "bfloat16",
-            T.bfloat16(),
-            SpecError,
-            "cannot be read as an array of NumPy: Got unsupported ScalarType BFloat16",
-        ),
+        ("bfloat16", T.bfloat16(), SpecError, "cannot be read as an array of NumPy: .* ScalarType BFloat16"),
         ("complex", T.to(torch.complex64), DataError, "complex64 values: rows must be real numbers"),
         ("one column", T[:, 0], DataError, r"shape \(103,\): rows must be two-dimensional"),
         ("empty", T[:0], DataError, "is empty"),
@@ -208,13 +190,6 @@ def test_dask_arrays_of_tensors_are_rows(make):
     assert part.where == "the dask array"
     assert type(part) is (DeviceRows if make is array_api_strict.asarray else ArrayRows)
     np.testing.assert_array_equal(part.block(22, 27), X[22:27])
-
-
-@needs_torch
-def test_dask_arrays_of_tensors_that_are_not_numbers_are_refused():
-    chunks = in_dask(X, lambda values: of_torch(values).bfloat16(), meta=True)
-    with pytest.raises(SpecError, match=r"the dask array cannot be read as an array of NumPy: .* BFloat16"):
-        open_rows(chunks)
 
 
 def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):

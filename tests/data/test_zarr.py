@@ -73,7 +73,7 @@ def test_a_chunk_that_goes_is_an_error_if_all_were_stored(make, zarr_format, tmp
 def test_chunks_that_were_never_stored_are_fill_values_which_is_told_once(make, tmp_path):
     array = foreign(make(tmp_path), gap=slice(50, 60))
     with pytest.warns(
-        FillValuesWarning, match=r": 1 of its chunks are not stored, so their values are the fill value 0"
+        FillValuesWarning, match=": 1 of its chunks are not stored, so their values are the fill value 0"
     ):
         rows = open_rows(array)
     assert rows.missing() == 1
@@ -210,10 +210,8 @@ def test_errors_that_may_pass_are_told_from_damage(code, dataset, fault):
         rows.block(20, 40)
     for path, file in ((dataset, "zarr.json"), (dataset / "x", "x/zarr.json"), (dataset, "zarr.json")):
         for at in (1, 2):
-            with (
-                fault([dataset / file], f"{code} once", at),
-                pytest.raises(IncompleteError, match=f": {said}; run the"),
-            ):
+            failing = fault([dataset / file], f"{code} once", at)
+            with failing, pytest.raises(IncompleteError, match=f": {said}; run the"):
                 [open_rows(path) for _ in range(2)]
 
 
@@ -241,14 +239,6 @@ def test_errors_of_several_chunks_mean_what_the_first_one_means():
     ):
         with case(error), pytest.raises(kind, match=message):
             read(Failing(error, ValueError("another")), "x", 0, 10)
-
-
-def test_fingerprints_tell_a_changed_file(tmp_path):
-    path = in_chunks(tmp_path)
-    before = open_rows(path).fingerprint()
-    assert open_rows(path).fingerprint() == before
-    zarr.open_array(path, mode="r+")[0, 0] = 5
-    assert open_rows(path).fingerprint() != before
 
 
 @pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])

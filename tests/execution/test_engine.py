@@ -5,14 +5,15 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, replace
-from threading import Event
 
 import numpy as np
 import pytest
 
+from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, MemoryLimitError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.tasks import Carried, Task
+from bigkpca.execution.passes import read_sets
+from bigkpca.execution.tasks import Task
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.progress import Recorder
 
@@ -60,12 +61,6 @@ def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
     assert recorder.finished == 1
 
 
-def test_shared_values_arrive_in_every_task(engine):
-    value = Carried({"landmarks": [1, 2, 3]})
-    tasks = [Task(lambda given: given["landmarks"][-1], (value,), 1) for _ in range(3)]
-    assert engine.each("sharing", tasks) == [3, 3, 3]
-
-
 @pytest.mark.parametrize("of_results", [Engine.each, lambda *given: [Engine.total(*given)]], ids=["each", "total"])
 def test_a_pass_keeps_no_result_in_memory(of_results):
     tasks = [Task(np.full, (1000, float(number)), 1) for number in range(20)]
@@ -88,20 +83,6 @@ def test_workers_with_too_little_memory_are_refused(two_processes):
     Engine(threads=2).check_memory(lambda threads: 10**15)  # threads have no limits of workers
 
 
-def test_small_work_may_be_nested_and_has_the_floating_point_settings_of_its_caller():
-    def squared(exponent):
-        return float(np.float64(10.0**exponent) ** 2)
-
-    with Engine(threads=2).small_work() as in_order:
-        with np.errstate(over="ignore"):
-            assert in_order(squared, [1, 200]) == [100.0, np.inf]
-        with pytest.raises(RuntimeWarning, match="overflow"):
-            in_order(squared, [1, 200])
-    with Engine(threads=2).small_work() as in_order:
-        tables = in_order(lambda i: in_order(lambda j: in_order(lambda k: i * j * k, range(3)), range(4)), range(5))
-    assert tables == [[[i * j * k for k in range(3)] for j in range(4)] for i in range(5)]
-
-
 def test_a_pass_that_fails_leaves_no_thread_behind():
     def fails(number):
         raise ValueError(number)
@@ -112,22 +93,11 @@ def test_a_pass_that_fails_leaves_no_thread_behind():
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("bigkpca")]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_small_work_ends_with_the_error_of_a_step(threads):
-    done, failed = [], Event()
-
-    def step(number):
-        if number == 2:
-            failed.set()
-            raise ValueError("step 2")
-        if number > 2:
-            failed.wait(60)
-            time.sleep(0.001)
-        done.append(number)
-        return number
-
-    with Engine(threads=threads).small_work() as in_order:
-        with pytest.raises(ValueError, match="step 2"):
-            in_order(step, range(100_000))
-        assert len(done) < 50_000  # what is left is not begun
-        assert in_order(step, [3, 4]) == [3, 4]
+def test_sets_of_rows_come_in_their_own_order(engine):
+    X = np.arange(3.0 * 20_000).reshape(-1, 3)  # five blocks
+    rng = np.random.default_rng(0)
+    none, one, mixed = np.empty(0, np.intp), np.array([19_999]), rng.choice(20_000, 300, replace=False)
+    ascending = np.sort(rng.choice(20_000, 500, replace=False))  # some are in the other set, too
+    sets = (ascending, none, mixed, one)
+    for numbers, found in zip(sets, read_sets(ArrayRows(X), engine, *sets), strict=True):
+        assert np.array_equal(found, X[numbers])

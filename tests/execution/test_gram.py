@@ -59,27 +59,12 @@ def test_a_product_is_the_gram_matrix_times_the_block(name):
         assert_allclose(found, K @ B, atol=2e-6 * np.abs(K).sum(axis=1).max())
 
 
-def test_products_are_the_same_for_strips_of_any_height(monkeypatch):
-    X, B = rows_and_block(70)
-    for height in (1, 7, 64, 2048):
-        monkeypatch.setattr(passes, "_STRIP_ROWS", height)
-        assert_allclose(product(ArrayRows(X), B, columns_of()), GAUSSIAN.gram(X) @ B, rtol=1e-11, atol=1e-12)
-
-
 def test_products_shift_and_scale_their_columns():
     kernel, (X, _) = KERNELS["polynomial"], rows_and_block(120)
     columns = columns_of(kernel, offset=X.mean(axis=0), scale=np.arange(1.0, 6.0))
     expected = kernel.gram(columns.shifted(X)) @ np.ones((120, 1))
     assert_allclose(product(ArrayRows(X), np.ones((120, 1)), columns), expected, rtol=1e-11)
     assert_array_equal(passes.gather(ArrayRows(X), columns, Engine(threads=1)), columns.shifted(X))
-
-
-def test_rows_that_need_no_shift_are_multiplied_as_they_are(monkeypatch):
-    X, B = rows_and_block(120)
-    single = X.astype(np.float32)
-    expected = product(ArrayRows(X), B, columns_of(dtype=np.float32))  # whose dtype changes
-    monkeypatch.delattr("bigkpca.numerics.features.FeatureMap.shifted")
-    assert_array_equal(product(ArrayRows(single), B, columns_of(dtype=np.float32)), expected)
 
 
 @pytest.mark.bits

@@ -13,12 +13,12 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.plan import check_peak, in_process, plan_fit, plan_transform, process_bytes, worker_bytes
 from bigkpca.fitting.memory_limits import largest_size_that_fits
-from bigkpca.numerics import eigenpairs, landmarks, methods
+from bigkpca.numerics import eigenpairs, landmarks
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
+from bigkpca.numerics.solvers import OVERSAMPLING
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec, resolve
 
 
@@ -65,14 +65,10 @@ def test_a_plan_says_what_will_be_read_and_done():
 
 
 def test_peak_memory_grows_with_all_that_takes_memory_and_hardly_with_the_number_of_rows():
-    peaks = [fit_bytes(size=size) for size in (10, 100, 500, 1000, 2000, 4000)]
-    assert peaks == sorted(set(peaks))
     for less, more in [({"threads": 1}, {"threads": 4}), ({"d": 50}, {"d": 5000}), ({}, {"dtype": np.float64})]:
         assert fit_bytes(**less) < fit_bytes(**more), more
-    peaks = [transform_bytes(size=size) for size in (10, 100, 1000, 4000)]
-    assert peaks == sorted(set(peaks))
-    assert transform_bytes(threads=1) < transform_bytes(threads=4)
-    assert transform_bytes(block_rows=2048) < transform_bytes(block_rows=8192)
+    for less, more in [({"size": 100}, {"size": 1000}), ({"threads": 1}, {}), ({"block_rows": 2048}, {})]:
+        assert transform_bytes(**less) < transform_bytes(**more), more
     for options in [
         *({"method": m} for m in ("rff", "rff-pca", "columns")),
         *({"landmarks": r} for r in landmarks.RULES),
@@ -130,38 +126,11 @@ def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, m
     assert found == [9500, 13_000, 16_000, 19_000, 27_000]
 
 
-@pytest.mark.parametrize(
-    "options", [{"method": "rff"}, {"method": "rff-pca"}, {"method": methods.RandomFeatures(form="phase")}]
-)
-def test_the_suggested_number_of_pairs_is_whole(options):
-    fit = resolve(FitSpec.checked(size=8000, **options), rows(10**6))
-    step = 2 if fit.spec.method_value.pairs else 1
-    needed = {size: fit_bytes(threads=1, size=size, **options) for size in range(10, 100, step)}
-    for limit in [needed[size] - 1 for size in (30, 52, 98)]:
-        found = largest_size_that_fits(fit, limit, array_bytes(rows(10**6), 1))
-        assert found == max((s for s in needed if needed[s] <= limit), default=None)
-
-
 def test_the_exact_method_plans_for_its_gram_matrix_while_it_holds_it_and_reads_every_row_once():
     assert plan_fit(rows(8192), FitSpec.checked(method="exact"), 1).size == EXACT_MOST_ROWS == 8192
     assert fit_bytes(n=8193, method="exact", threads=1) < 16 * 8192**2 < fit_bytes(n=8192, method="exact", threads=1)
     plan = plan_fit(ArrayRows(np.zeros((1000, 5))), FitSpec.checked(method="exact"), 1)
     assert (plan.passes, plan.bytes_read) == (0, 1000 * 5 * 8)
-
-
-def test_every_pass_is_planned_and_its_bytes_are():
-    randomized = {"method": "rff", "solver": "randomized", "n_components": 10}
-    for options, d, passes in [
-        ({"method": "rff-pca"}, 8193, 1 + PASSES),
-        ({"method": "rff-pca", "standardize": True}, 50, 3),
-        ({"method": "rff", "size": 8194}, 50, PASSES),
-        ({"method": "rff", "size": 8194, "solver": "dense"}, 50, 1),
-        ({"method": "rff-pca", "size": 8194}, 50, 1 + PASSES),
-        *((randomized | {"size": size}, 50, passes) for size, passes in {20: 1, 40: 2, 42: 3, 62: 4, 82: 4}.items()),
-    ]:
-        plan = plan_fit(rows(10**6, d), FitSpec.checked(**options), threads=2)
-        assert plan.passes == passes, options
-        assert 0 <= plan.bytes_read - passes * 10**6 * d * 4 <= 64_000_000  # the sample
 
 
 def test_a_sketch_never_holds_the_square_of_the_features():

@@ -6,22 +6,13 @@ from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 
 
-def test_amounts_are_read():
-    run = RunOptions(memory="2 GB", timeout="90 s")
-    assert (run.memory_limit, run.seconds) == (2_000_000_000, 90.0)
-    assert RunOptions().memory_limit is None
-
-
 def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
     for options, message in [
         ({"memory": "lots"}, "not an amount of memory"),
         ({"memory": -1}, "must be positive"),
         ({"timeout": "soon"}, "not a time"),
         ({"scheduler": ""}, r"scheduler is empty: specify one, such as --scheduler tcp://10\.0\.0\.1:8786"),
-        (
-            {"device": "gpu 1"},
-            r"device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'",
-        ),
+        ({"device": "gpu 1"}, "device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'"),
         ({"device": ""}, "device='' is not the name of a device"),
         ({"device": 0}, "device='0' is not the name of a device"),
         ({"scheduler": " "}, "scheduler is empty"),  # and is never taken for threads

@@ -68,18 +68,6 @@ def test_a_pass_within_another_ends_the_bar_of_the_first_and_each_line_is_shown_
     assert line.startswith("searching for errors: 2 rows in ")
 
 
-def test_a_pass_that_fails_is_finished():
-    ended = []
-
-    class Told(progress.Progress):
-        def finish(self):
-            ended.append(True)
-
-    with pytest.raises(KeyError), progress.shown_pass(Told(), "reading", 3):
-        raise KeyError
-    assert ended == [True]
-
-
 @pytest.mark.parametrize("widgets", [True, False])
 def test_a_notebook_shows_a_bar_if_it_has_widgets(widgets, monkeypatch):
     console = Console(file=io.StringIO(), force_jupyter=True)

@@ -1,17 +1,25 @@
-"""Stores: places that hold data below paths, behind one protocol: local disks, and object stores."""
+"""Stores: local disks and object stores, which hold files at paths; `/` separates the names in a path.
+
+All of bigkpca reads and writes stored data through their operations, except files of other formats that `ingest` and
+labels read, and zip archives. Both have the same ones, but only a disk can `move`, and only an object store can `claim`
+and `swap`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Mapping
 from typing import Any, TypeGuard
+
+import numpy as np
 
 from bigkpca.data.stores.base import (
     MOST_JSON_BYTES,
     NODE_FILES,
     SCHEMES,
     AnyPath,
-    Store,
     StoredFile,
     address,
     is_url,
@@ -20,7 +28,7 @@ from bigkpca.data.stores.base import (
 )
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.errors import SpecError
+from bigkpca.errors import CorruptionError, SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",
@@ -28,20 +36,26 @@ __all__ = [
     "AnyPath",
     "LocalDisk",
     "ObjectStore",
-    "Store",
     "StoredFile",
     "expanded",
     "is_path",
     "is_url",
     "last_name",
     "parent",
+    "parsed",
+    "read_json",
+    "read_record",
+    "read_small",
     "store_of",
+    "write_json",
 ]
 
 _LOCAL = LocalDisk()
+_MOST_NESTED = 200  # of JSON
+_PIECE_BYTES = 2**20
 
 
-def store_of(path: str) -> Store:
+def store_of(path: str) -> LocalDisk | ObjectStore:
     """The store of a path. Raises SpecError for URLs that do not belong to any store, or contain secrets."""
     if is_url(path):
         scheme, bucket, _ = address(path)
@@ -55,8 +69,7 @@ def is_path(data: Any) -> TypeGuard[AnyPath]:
 
 
 def expanded(path: AnyPath) -> str:
-    """A path from a user, without trailing slashes, and with `~` expanded. Raises TypeError for anything but a string,
-    SpecError for a URL that was converted to a `pathlib.Path`."""
+    """A path from a user, without trailing slashes, and with `~` expanded. Raises SpecError for a URL made a `Path`."""
     given = os.fspath(path)
     if not isinstance(given, str):
         raise TypeError(f"paths must be strings, not {type(given).__name__}: {given!r}")
@@ -66,3 +79,51 @@ def expanded(path: AnyPath) -> str:
     if separator:
         return f"{scheme}://{rest.rstrip('/')}"
     return os.path.expanduser(given.rstrip("/") or given)
+
+
+# JSON files are read defensively.
+
+
+def read_json(path: str) -> Any:
+    """The values of a JSON file. Raises OSError if it does not exist, ValueError if bigkpca did not write it."""
+    return parsed(read_small(path))
+
+
+def read_record(path: str, advice: str) -> Any:
+    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError with the advice."""
+    try:
+        found = read_json(path)
+        return {} if found is None else found  # null does not mean that the file is missing
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as error:
+        raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
+
+
+def read_small(path: str) -> bytes:
+    """The content of a file of metadata. Raises OSError if there is none, ValueError if it is too large."""
+    text = bytearray()
+    with store_of(path).open(path) as file:
+        while piece := file.read(_PIECE_BYTES):  # a larger number is allocated before anything is read
+            text += piece
+            if len(text) > MOST_JSON_BYTES:
+                raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+    return bytes(text)
+
+
+def parsed(text: bytes) -> Any:
+    """The values of JSON. Raises ValueError if it cannot be parsed, or is deeper than any that bigkpca writes."""
+    # JSON that nests too deep for Python may parse, but cannot be used.
+    plain = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)  # other quotes delimit text
+    opening = (plain == ord("[")) | (plain == ord("{"))
+    closing = (plain == ord("]")) | (plain == ord("}"))
+    steps = opening.astype(np.int8) - closing
+    steps[np.logical_xor.accumulate(plain == ord('"'))] = 0  # inside quotes
+    if np.cumsum(steps, dtype=np.int32).max(initial=0) > _MOST_NESTED:
+        raise ValueError(f"it nests more than {_MOST_NESTED} deep")
+    return json.loads(text.decode())
+
+
+def write_json(path: str, values: Mapping[str, Any]) -> None:
+    """Write or replace a JSON file so that readers see all of it or none."""
+    store_of(path).write(path, json.dumps(values, indent=1).encode())

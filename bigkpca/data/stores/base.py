@@ -1,11 +1,9 @@
-"""Addresses of stores, and the operations that bigkpca needs from a place that stores data."""
+"""Addresses of stores, and the names of what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
-from typing import IO, NamedTuple, Protocol
+from typing import NamedTuple
 
 from bigkpca.errors import CorruptionError, SpecError
 
@@ -73,76 +71,6 @@ class StoredFile(NamedTuple):
 
     bytes: int
     stamp: str
-
-
-class Store(Protocol):
-    """A place that stores files at paths; `/` separates the names in a path.
-
-    All of bigkpca reads and writes stored data through these operations, except files of other formats that `ingest`
-    and labels read, and zip archives. A new place needs a subclass, and a line in `store_of`. The operations with a
-    body here suffice for a store without folders and links.
-    """
-
-    def absolute(self, path: str) -> str:
-        """The full path, the same in every folder that a process may run in."""
-
-    def resolved(self, path: str) -> str:
-        """The full path, with links followed."""
-        return self.absolute(path)
-
-    def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
-        """The normalised path of an output. Raises SpecError where no output may be: at, in or around one of the
-        `inputs`, where nothing can be replaced, or with a name reserved for what lies beside an output."""
-
-    def exists(self, path: str) -> bool:
-        """Whether a file or folder exists there."""
-
-    def is_folder(self, path: str) -> bool:
-        """Whether a folder exists there."""
-
-    def names(self, path: str) -> list[str]:
-        """Names directly in a folder."""
-
-    def file(self, path: str) -> StoredFile:
-        """Size and stamp of a file. Raises OSError if there is none."""
-
-    def files(self, path: str) -> Mapping[str, StoredFile]:
-        """All files below a folder, by their names from there; empty if there is no folder. Reads no content."""
-
-    def open(self, path: str) -> IO[bytes]:
-        """A file to read from, with seek. Raises OSError if there is none."""
-
-    def make_folder(self, path: str) -> None:
-        """Make a folder and those above it, if they do not exist."""
-        return
-
-    def write(self, path: str, content: bytes) -> None:
-        """Write or replace a file in an existing folder, so that readers see all of it or none, even after a power
-        failure."""
-
-    def writing(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """A file to write to, which appears at `path` as with `write` when the context ends; on an error it is
-        removed."""
-
-    def sync(self, path: str) -> None:
-        """Make all files below a folder survive a power failure. Partial files of killed writes are removed."""
-        return
-
-    def remove_file(self, path: str) -> None:
-        """Remove a file, if it exists."""
-
-    def remove_folder(self, path: str) -> None:
-        """Remove a folder and everything below it, if it exists, its metadata first; a file of that name stays, and so
-        does the target of a link."""
-
-    def remove_empty(self, path: str) -> None:
-        """Remove a folder if nothing is in it."""
-        return
-
-    def writer(self, path: str) -> AbstractContextManager[None]:
-        """While entered, no other run on this store writes the output at `path`. Raises LockedError if another run
-        does. Object stores have no such lock: there, claims tell requests apart."""
-        return nullcontext()
 
 
 def check_name(path: str, given: str) -> None:

@@ -51,10 +51,13 @@ def _library() -> Any:
 
 @lru_cache
 def client(scheme: str, bucket: str, below: str = "") -> Client:
-    """The client of a bucket, or of the keys below one. Raises SpecError without the library, and for settings that it
-    rejects."""
+    """The client of a bucket, or of the keys below one. Raises SpecError for settings that the library rejects."""
     BaseError = _library().exceptions.BaseError
-    _check_servers(f"{scheme}://{bucket}", SCHEMES[scheme])
+    for name, value in sorted(os.environ.items()):  # the library panics at some
+        if name.startswith(f"{SCHEMES[scheme]}_ENDPOINT") and not _SERVER.fullmatch(value):
+            raise SpecError(
+                f"{scheme}://{bucket}: {name} in the environment is not a server address such as https://10.0.0.1"
+            )
     from obstore import store as stores
 
     kinds: dict[str, Any] = {"s3": stores.S3Store, "gs": stores.GCSStore, "az": stores.AzureStore}
@@ -88,22 +91,14 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
     return made
 
 
-def _check_servers(root: str, prefix: str) -> None:
-    """Raise SpecError for invalid addresses of servers in the environment: the library panics at some."""
-    for name, value in sorted(os.environ.items()):
-        if name.startswith(f"{prefix}_ENDPOINT") and not _SERVER.fullmatch(value):
-            raise SpecError(f"{root}: {name} in the environment is not a server address such as https://10.0.0.1")
-
-
 class Conflict(Exception):
     """An object that was to be created exists, or one that was to be replaced has changed."""
 
 
 @contextmanager
 def plain_errors(url: str) -> Iterator[None]:
-    """Requests about `url`, with errors in plain words. Raises SpecError if access is denied or the bucket does not
-    exist, IncompleteError if the server does not answer or credentials have expired, FileNotFoundError for a missing
-    object, and Conflict."""
+    """Requests about `url`, with errors in plain words: SpecError, IncompleteError for what may pass,
+    FileNotFoundError, and Conflict."""
     exceptions = _library().exceptions
     try:
         yield
@@ -121,7 +116,7 @@ def plain_errors(url: str) -> Iterator[None]:
 
 def upload(url: str, part: int) -> Any:
     """A file of the library to which an object is written, with at most three times `part` bytes of memory. The object
-    exists once the file is closed; if its context is left with an error, it is discarded. Errors are the library's."""
+    exists once it is closed; on an error in its context it is discarded."""
     to = address(url)
     return _library().open_writer(client(to.scheme, to.bucket), to.key, buffer_size=part, max_concurrency=2)
 

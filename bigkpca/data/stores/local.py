@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bigkpca.data.stores.base import LOCK, PARTIAL, Store, StoredFile, check_name, is_url, parent
+from bigkpca.data.stores.base import LOCK, PARTIAL, StoredFile, check_name, is_url, parent
 from bigkpca.errors import LockedError, SpecError, meaning_of
 
 try:
@@ -30,18 +30,21 @@ _NO_PLACE = (
 
 
 @dataclass(frozen=True)
-class LocalDisk(Store):
-    """Files and folders of the system on which this process runs. A rename is never interrupted, and the kernel keeps a
-    lock until its process ends, even while it is suspended."""
+class LocalDisk:
+    """Files and folders. A rename is never interrupted, and the kernel keeps a lock until its process ends."""
 
     def absolute(self, path: str) -> str:
+        """The full path, the same in every folder that a process may run in."""
         # What ".." stands behind may be a link, so that only the file system knows what it means.
         return os.path.realpath(path) if os.pardir in Path(path).parts else os.path.abspath(path)
 
     def resolved(self, path: str) -> str:
+        """The full path, with links followed."""
         return os.path.realpath(path)
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
+        """The normalised path of an output. Raises SpecError where no output may be: at, in or around one of the
+        `inputs`, where nothing can be replaced, or with a name reserved for what lies beside an output."""
         out = os.path.expanduser(path)
         linked = os.path.islink(out.rstrip(os.sep)) or os.pardir in Path(out).parts  # as in `absolute`
         out = os.path.realpath(out) if linked else os.path.normpath(out)
@@ -70,32 +73,39 @@ class LocalDisk(Store):
         return os.path.isdir(path)
 
     def names(self, path: str) -> list[str]:
+        """Names directly in a folder."""
         return os.listdir(path)
 
     def file(self, path: str) -> StoredFile:
+        """Size and stamp of a file. Raises OSError if there is none."""
         return stored_file(os.stat(path))
 
     def files(self, path: str) -> dict[str, StoredFile]:
+        """All files below a folder, by their names from there; empty if there is no folder. Reads no content."""
         return dict(_below(path, "")) if os.path.isdir(path) else {}
 
     def open(self, path: str) -> IO[bytes]:
+        """A file to read from, with seek. Raises OSError if there is none."""
         return Path(path).open("rb")
 
     def make_folder(self, path: str) -> None:
         Path(path).mkdir(parents=True, exist_ok=True)
 
     def write(self, path: str, content: bytes) -> None:
+        """Write or replace a file in an existing folder: readers see all of it or none, even after a power failure."""
         with self.writing(path) as file:
             file.write(content)
 
     @contextmanager
     def writing(self, path: str) -> Iterator[IO[bytes]]:
+        """A file to write to, which appears at `path`, as with `write`, unless the context ends with an error."""
         partial = f"{path}{PARTIAL}"  # the same name in each run, so that the next one removes what a killed one left
         Path(partial).unlink(missing_ok=True)  # and never follows a link
         with replacing(path, partial) as file:
             yield file
 
     def sync(self, path: str) -> None:
+        """Make all files below a folder survive a power failure, and remove partial files of killed writes."""
         entries = []
         for folder, _, names in os.walk(path):
             entries.append(folder)
@@ -120,6 +130,7 @@ class LocalDisk(Store):
         Path(path).unlink(missing_ok=True)
 
     def remove_folder(self, path: str) -> None:
+        """Remove a folder and everything below it, if it exists; a file, and what a link leads to, stay."""
         if os.path.islink(path):
             self.remove_file(path)
         elif os.path.isdir(path):
@@ -132,6 +143,7 @@ class LocalDisk(Store):
 
     @contextmanager
     def writer(self, path: str) -> Iterator[None]:
+        """While entered, no other run writes the output at `path`. Raises LockedError if another run does."""
         name = Path(path + LOCK)
         locked = LockedError(f"another run is writing {path}: wait until it ends (its lock is {name})")
         try:
@@ -191,8 +203,7 @@ def _within(inner: str, outer: str) -> bool:
 
 
 def _below(folder: str, prefix: str) -> Iterator[tuple[str, StoredFile]]:
-    """The files below a folder, with their names from `prefix` on. Links that lead nowhere, or in circles, are skipped.
-    Raises OSError if a file cannot be looked at."""
+    """The files below a folder, with their names from `prefix` on. Links to nowhere, or in circles, are skipped."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients
-from bigkpca.data.stores.base import Store, StoredFile, address, check_name, inside, is_url
+from bigkpca.data.stores.base import StoredFile, address, check_name, inside, is_url
 from bigkpca.data.stores.clients import Conflict, client, plain_errors
 from bigkpca.errors import BigKPCAError, SpecError
 
@@ -27,9 +27,9 @@ _MOST_REMOVED = 1000  # objects in one request
 
 
 @dataclass(frozen=True)
-class ObjectStore(Store):
-    """The objects of one bucket. A folder exists as soon as something is in it, and whatever the server has confirmed
-    is permanent. Every operation raises the errors of `clients.plain_errors`."""
+class ObjectStore:
+    """The objects of one bucket, with the operations of `LocalDisk`. A folder exists as soon as something is in it, and
+    whatever the server has confirmed is permanent. Every operation raises the errors of `clients.plain_errors`."""
 
     scheme: str
     bucket: str
@@ -40,6 +40,8 @@ class ObjectStore(Store):
 
     def absolute(self, path: str) -> str:
         return address(path).url
+
+    resolved = absolute
 
     def output_path(self, path: str, inputs: tuple[str, ...]) -> str:
         out = address(path)
@@ -94,6 +96,14 @@ class ObjectStore(Store):
             if found.meta["size"] <= _WHOLE:
                 return io.BytesIO(bytes(found.bytes()))
         return io.BufferedReader(_Ranges(self._client, path, found.meta["size"]), _WHOLE)
+
+    def make_folder(self, path: str) -> None: ...
+
+    remove_empty = sync = make_folder
+
+    def writer(self, path: str) -> AbstractContextManager[None]:
+        """Nothing is locked: claims tell requests apart."""
+        return nullcontext()
 
     def write(self, path: str, content: bytes) -> None:
         with plain_errors(path):

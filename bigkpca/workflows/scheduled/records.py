@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from bigkpca.data.json_files import read_json, read_record, write_json
-from bigkpca.data.stores import store_of
+from bigkpca.data.stores import read_json, read_record, store_of, write_json
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job

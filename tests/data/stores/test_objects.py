@@ -185,9 +185,7 @@ def test_chunks_that_are_gone_are_missed_and_what_is_no_rows_is_refused(bucket):
     filled(bucket, **{"x.csv": b"1", "x.npy": b"1"}).remove_file(f"{url}/c/1/0")
     with pytest.raises(CorruptionError, match="x/c/1/0 is missing"):
         rows.block(0, 6)
-    with pytest.warns(
-        FillValuesWarning, match=r"x: 1 of its chunks are not stored, so their values are the fill value"
-    ):
+    with pytest.warns(FillValuesWarning, match="x: 1 of its chunks are not stored, so their values are the fill value"):
         assert np.isnan(open_rows(url).block(2, 4)).all()
     for name, kind, message in (
         ("n.zarr", SpecError, r"n\.zarr does not exist"),
@@ -242,10 +240,7 @@ def test_outputs_lie_apart_from_inputs(tmp_path):
     assert LocalDisk().output_path("out", (out,)) == "out"
     for root in (str(tmp_path), "s3://bucket"):
         for name in ("out.zarr.partial", "out.zarr.bigkpca-lock/"):
-            with (
-                case(name),
-                pytest.raises(SpecError, match=r"\.partial and \.bigkpca-lock end the names of what bigkpca"),
-            ):
+            with case(name), pytest.raises(SpecError, match=r"\.partial and \.bigkpca-lock end the names of what"):
                 store_of(root).output_path(f"{root}/{name}", ())
         store_of(root).output_path(f"{root}/a.partial/b", ())
 
@@ -291,22 +286,14 @@ def test_errors_of_the_library_are_told_in_plain_words(bucket):
             for text in ("status code: 403", "status code: 401", "AccessDenied")
         ),
         (
-            exceptions.GenericError("status code: 400 <Code>ExpiredToken</Code>"),
+            exceptions.GenericError("status code: 400 <Code>ExpiredToken"),
             IncompleteError,
-            r"the credentials have expired: renew them .* AWS_\.\.\.\) and run the same command again",
+            r"have expired: .* AWS_\.\.\.",
         ),
         (exceptions.GenericError("GET http://169.254.169.254"), SpecError, r"no credentials were found: .* AWS_\.\.\."),
         (exceptions.NotSupportedError("x"), SpecError, "does not support a required operation"),
-        (
-            exceptions.GenericError("status code: 301"),
-            SpecError,
-            r"refuses the request \(HTTP status 301\): check region",
-        ),
-        (
-            exceptions.GenericError("status code: 503"),
-            IncompleteError,
-            "answers with HTTP status 503, even after retries",
-        ),
+        (exceptions.GenericError("status code: 301"), SpecError, r"refuses the request \(HTTP status 301\): check"),
+        (exceptions.GenericError("status code: 503"), IncompleteError, "answers with HTTP status 503, even after retr"),
         (OSError("closed"), IncompleteError, "does not answer, even after retries: run the same command again"),
     ):
         with case(message), pytest.raises(kind, match=message), clients.plain_errors(f"{bucket}/x"):
