@@ -70,18 +70,16 @@ def transform(
     n_components : int, optional
         Write only the scores of this many leading components; by default, of all components.
     dtype : "float32" or "float64", optional
-        Dtype of the stored scores; by default, the dtype of block work of the model. If wider (float64), it is also the
-        precision in which features are multiplied by components, while features keep the precision of the model. If
-        narrower, scores are rounded to it at the end.
+        Dtype of the stored scores; by default, that of the model's block work. If wider, features keep the precision
+        of the model and are multiplied by components in this one; if narrower, scores are rounded to it.
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
         written scores do not capture, which is large for novel rows.
     flag : float or str, optional
         Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
         the distribution of the fitted rows is flagged. Also writes "residual" and two arrays (n,): "statistic", the
-        combined statistic of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if the
-        residual is the rarer one, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows
-        are flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
+        combined statistic of `KernelPCADetector`, and "flagged": 0, or 1 if the residual is the rarer one, or 2 if the
+        distance from the mean is. Warns (`FlaggedShareWarning`) if more rows are flagged than chance explains.
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
@@ -100,9 +98,7 @@ def transform(
         components, or smaller than the calibration rows can show.
     DataError
         NaN or infinity in the rows, or scores that exceed the range of `dtype`.
-    MemoryLimitError
-        A block needs more than `memory`, or than a worker has.
-    LockedError, CorruptionError, IncompleteError
+    MemoryLimitError, LockedError, CorruptionError, IncompleteError
         As in `fit`.
 
     Notes
@@ -257,16 +253,14 @@ def reconstruct(
 ) -> Stored:
     """Write the pre-images of scores, the rows that they represent, and return them as a Zarr array.
 
-    Blocks, resuming and the manifest work as in `transform`. Beside x, the output has, for each row, `converged` and
-    `iterations` of the search for its pre-image, and `far`: no row near the data has such scores, so the row is the
-    mean.
+    Resumes as `transform` does. Beside x, the output has, for each row, `converged` and `iterations` of the search for
+    its pre-image, and `far`: no row near the data has such scores, so the row is the mean.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
-        A feature store can hold only the leading components: pre-images are then those of a model with these
-        components.
+        Or those of the leading components in a feature store, for the pre-images of a model with these components.
     out : path
         Folder of the rows.
     block_rows : int, optional
@@ -310,24 +304,21 @@ def denoise(
 ) -> Stored:
     """Write denoised rows, the pre-images of the scores of rows, and return them as a Zarr array.
 
-    This is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves. Output and
-    guarantees are those of `reconstruct`.
+    This is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    out : path
-        Folder of the rows.
-    block_rows : int, optional
-        Rows of one task and one chunk.
+    out, block_rows
+        As in `reconstruct`.
     **options
         Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------
     zarr.Array
-        Rows x (n, d), in the units of the data.
+        Rows x (n, d), in the units of the data; the output has the arrays that `reconstruct` writes.
 
     Raises
     ------
