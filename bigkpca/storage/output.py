@@ -540,26 +540,21 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     for key in ("identity", "input"):
         rows, requested = there.get(key), record.get(key)
         if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
-            if rows.get("path") and all(rows.get(name) == requested.get(name) for name in ("path", "shape")):
-                if rows.get("weights") != requested.get("weights"):
-                    return f"a {what} of {rows['path']} with other sample weights"
-                return f"a {what} of {rows['path']} before it changed"
-            shape = rows.get("shape")  # of a record that may be damaged
-            known = [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
-            known = [rows["path"], *known] if isinstance(rows.get("path"), str) else known
+            path, shape = rows.get("path"), rows.get("shape")  # of a record that may be damaged
+            if path and path == requested.get("path") and shape == requested.get("shape"):
+                changed = rows.get("weights") == requested.get("weights")
+                return f"a {what} of {path} {'before it changed' if changed else 'with other sample weights'}"
+            known = [path] if isinstance(path, str) else []
+            known += [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
-    here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
+    here, held = _options(record), _options({key: there.get(key) for key in record})
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
-    values = [
-        f"{key.removeprefix('spec.')} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here"
-        for key in differing
-    ]
+    values = [f"{key} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here" for key in differing]
     return f"a {what} made with other options ({', '.join(values)})"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+def _options(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a record, with the options of a fit beside the others."""
+    spec = record.get("spec")
+    own = {key: value for key, value in record.items() if key != "spec"}
+    return own | spec if isinstance(spec, dict) else own
