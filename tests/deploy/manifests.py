@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import yaml
-from dask.utils import parse_bytes
 
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import program
@@ -60,11 +59,6 @@ def pods():
 def option(container, name):
     """What follows an option in the command of a container."""
     return str(container["args"][container["args"].index(name) + 1])
-
-
-def amount(text):
-    """A quantity of Kubernetes as a number."""
-    return float(text[:-1]) / 1000 if text.endswith("m") else parse_bytes(text)
 
 
 def matches(selector, labels):
