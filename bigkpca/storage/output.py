@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import zarr
@@ -52,6 +52,7 @@ from bigkpca.errors import (
     SpecError,
 )
 from bigkpca.storage import groups, records
+from bigkpca.storage.groups import NewArray
 
 _OTHER_FORMATS = (
     *(".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".feather", ".arrow", ".h5", ".hdf5"),
@@ -63,35 +64,20 @@ _BESIDE = {*_FOLDERS, _CLAIM, _CLAIM + PARTIAL}  # all that may be in PATH.parti
 _ANY = 2**62  # more rows than any array has
 
 
-class NewArray(NamedTuple):
-    """An array of an output: the shape of a row, the dtype, names of the dims, and attributes."""
-
-    row: tuple[int, ...]
-    dtype: Any
-    names: tuple[str, ...]
-    attributes: Mapping[str, Any] | None = None
-    compress: bool = False
-
-
 @dataclass(frozen=True)
 class Output:
-    """An output that this run makes, or to which it adds rows; a value that is also sent to tasks, which write blocks.
-
-    record: the request. claim: the file that names it. folder: where arrays are written. before: the manifest of an
-    output to which rows are added, in place: each changed chunk is replaced atomically, and rows that were there keep
-    their bits, so readers see the rows from before, and then all of them. done: whether the output is already finished.
-    resumed: whether an interrupted run of this request may have written blocks. overwrite: whether a finished output
-    may be replaced.
-    """
+    """An output that this run makes, or to which it adds rows; tasks get it, too, and write its blocks."""
 
     path: str
-    record: Mapping[str, Any]
-    claim: str
-    folder: str
+    record: Mapping[str, Any]  # the request
+    claim: str  # the file that names it
+    folder: str  # where arrays are written
+    # The manifest of an output to which rows are added, in place: each changed chunk is replaced atomically, and rows
+    # that were there keep their bits, so readers see the rows from before, and then all of them.
     before: Mapping[str, Any] | None = None
-    done: bool = False
-    resumed: bool = False
-    overwrite: bool = False
+    done: bool = False  # finished already
+    resumed: bool = False  # an interrupted run of this request may have written blocks
+    overwrite: bool = False  # a finished output may be replaced
 
     @property
     def partial(self) -> str:
@@ -101,16 +87,7 @@ class Output:
     def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
         for name, new in arrays.items():
-            shape = (rows, *new.row)
-            groups.create_array(
-                f"{self.folder}/{name}",
-                shape,
-                new.dtype,
-                chunk_rows,
-                new.names[: len(shape)],
-                compress=new.compress,
-                attributes=new.attributes,
-            )
+            groups.create_array(f"{self.folder}/{name}", new, rows, chunk_rows)
 
     def write(self, block: Block, values: Mapping[str, Array]) -> None:
         """Write the rows of a block in each of these arrays. May run more than once, even concurrently. Raises
@@ -119,7 +96,7 @@ class Output:
         for name, found in values.items():
             array = self._array(name, block)
             start = block.start - block.start % array.chunks[0]
-            if start < block.start:  # of rows that are added to a chunk, which is always written whole
+            if start < block.start:  # rows are added to a chunk, which is always written whole
                 before = read(whole(array), f"{self.folder}/{name}", start, block.start)
                 found = np.concatenate([before, found])
             array[start : block.stop] = found

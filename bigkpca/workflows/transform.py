@@ -32,8 +32,9 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import groups, models, output
+from bigkpca.storage.groups import NewArray
 from bigkpca.storage.models import AnyModel
-from bigkpca.storage.output import NewArray, Output
+from bigkpca.storage.output import Output
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import check_unchanged, open_scores
 
@@ -172,8 +173,8 @@ def write_scores(
     if judged:
         fitted.check_residuals()
     model = fitted if n_components == fitted.components else fitted.leading(n_components)
-    arrays = {"scores": NewArray((n_components,), dtype, ("row", "component"))}
-    arrays |= {"residual": NewArray((), dtype, ("row",))} if residual else {}
+    arrays = {"scores": NewArray(dtype, (n_components,), "component")}
+    arrays |= {"residual": NewArray(dtype)} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
     def plan(threads: int) -> Plan:
@@ -358,10 +359,10 @@ def _write_preimages(
     """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
     model.check_preimages()
     arrays = {
-        "x": NewArray((model.columns,), model.features.dtype, ("row", "column")),
-        "converged": NewArray((), bool, ("row",)),
-        "iterations": NewArray((), np.uint32, ("row",)),
-        "far": NewArray((), bool, ("row",)),
+        "x": NewArray(model.features.dtype, (model.columns,)),
+        "converged": NewArray(bool),
+        "iterations": NewArray(np.uint32),
+        "far": NewArray(bool),
     }
 
     def plan(threads: int) -> Plan:

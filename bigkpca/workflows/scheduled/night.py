@@ -33,8 +33,9 @@ from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.spec import FitSpec
 from bigkpca.storage import output
+from bigkpca.storage.groups import NewArray
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.storage.output import NewArray, Output
+from bigkpca.storage.output import Output
 from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
@@ -242,8 +243,8 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
     tail = rows.chunk_stamps(rows.count - 1)
     blocks = split(rows.count, size)[found.done // size :]
-    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
-    arrays |= {} if flag is None else {"residual": NewArray((), model.features.dtype, ("row",)), **ARRAYS}
+    arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
+    arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
     count = sum(map(len, blocks))
     row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
     record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
