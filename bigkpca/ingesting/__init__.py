@@ -238,7 +238,7 @@ def ingest(
 def finished(path: str) -> tuple[zarr.Group, dict[str, Any]]:
     """A dataset and its manifest. Raises SpecError for anything else, IncompleteError if it is not finished."""
     group, about = groups.open_group(path, "dataset"), groups.describe(path) or {}
-    records.check_dataset(about, path)
+    records.check(about, records.DATASET, path)
     return group, about
 
 

@@ -130,18 +130,7 @@ def fit(
     kept = None if transform is None else KeptFeatures()
     model = fit_and_save(rows, spec, out, run, kept, before)
     if transform is not None:
-        n_components, dtype = model.components, model.features.dtype.name
-        write_scores(
-            model,
-            rows,
-            path_of(out),
-            transform,
-            run,
-            spec.block_rows,
-            n_components=n_components,
-            dtype=dtype,
-            kept=kept,
-        )
+        write_scores(model, rows, path_of(out), transform, run, spec.block_rows, kept=kept)
     return model
 
 

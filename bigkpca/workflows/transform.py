@@ -135,10 +135,9 @@ def transform(
             f"n_components={count}: flags need the scores of all {most} components of the model; give flag or a number "
             "of components, not both"
         )
-    path = path_of(model)
     residual = residual or alpha is not None
     own: dict[str, Any] = {"n_components": int(count), "dtype": name, "residual": residual, "flag": alpha}
-    scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
+    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, **own)
     found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)
@@ -161,14 +160,15 @@ def write_scores(
     run: RunOptions,
     block_rows: int | None,
     *,
-    n_components: int,
-    dtype: str,
+    n_components: int | None = None,
+    dtype: str | None = None,
     residual: bool = False,
     flag: float | None = None,
     kept: KeptFeatures | None = None,
 ) -> Stored:
     """Write the scores of rows (see `transform`), from features that their fit `kept`, if any."""
     check_columns(rows, fitted)
+    n_components, dtype = n_components or fitted.components, dtype or fitted.features.dtype.name
     judged = residual or flag is not None
     if judged:
         fitted.check_residuals()
