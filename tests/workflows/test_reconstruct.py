@@ -21,7 +21,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import plan_fit, plan_reconstruct, plan_transform
+from bigkpca.execution.plan import plan_fit, plan_transform
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend
@@ -486,23 +486,6 @@ def test_plans_count_the_scores_and_flags_that_are_stored(model, dataset):
     assert few.array_bytes < of_all.array_bytes < wide.array_bytes
     assert judged.result_bytes - of_all.result_bytes == 500 * (4 + 9)  # residuals and flags
     assert judged.array_bytes > of_all.array_bytes
-
-
-def test_a_plan_of_the_way_back_counts_what_takes_memory(model, X):
-    def plan(model, rows=10**6, columns=64, threads=2):
-        rows = ArrayRows(np.broadcast_to(np.float32(0), (rows, columns)))
-        return plan_reconstruct(rows, model, None, threads)
-
-    loaded = load_model(model)
-    found = plan(loaded)
-    assert (found.rows, found.columns, found.passes, found.size) == (10**6, 64, 1, 60)
-    assert found.bytes_read == 10**6 * 64 * 4 == found.result_bytes
-    assert found.array_bytes < plan(loaded, threads=4).array_bytes
-    assert plan(loaded, rows=10**7).array_bytes < 1.2 * found.array_bytes
-    kept = plan(fitted(X, preimage="mds"))  # which keeps 500 rows of 64 columns
-    assert kept.array_bytes - plan(fitted(X, preimage="mds:rows=100")).array_bytes == 4 * 400 * (64 + 2 * (8 + 1))
-    of_scores = plan(loaded, columns=8)
-    assert (of_scores.bytes_read, of_scores.result_bytes) == (10**6 * 8 * 4, found.result_bytes)
 
 
 # What leads to no rows
