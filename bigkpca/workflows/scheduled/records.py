@@ -62,7 +62,7 @@ def complete(out: str) -> None:
     about: Mapping[str, Any] = {}
     with suppress(CorruptionError):  # of a manifest that the run itself refuses
         about = groups.describe(out) or {}
-    earlier, rows = read_records(out)[0], about.get("rows") if "job" in about else None
+    earlier, rows = read_records(out), about.get("rows") if "job" in about else None
     known: int = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
     if isinstance(rows, int) and rows > known:
         facts = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "published, but not recorded"}
