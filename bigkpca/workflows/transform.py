@@ -38,8 +38,6 @@ from bigkpca.storage.output import Output
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import check_unchanged, open_scores
 
-_KIND: Literal["features"] = "features"  # of output that holds scores
-
 
 class TransformOptions(WritingOptions, DeviceOptions, total=False):
     pass
@@ -148,7 +146,7 @@ def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, over
     """Raise SpecError if scores of these rows must not be written to `out`, whatever the model."""
     fingerprint = rows.fingerprint()
     path = output.group_path(out, fingerprint["path"], model_path)
-    record = {"format": _KIND, "input": fingerprint, "residual": False, "flag": None}
+    record = {"format": "features", "input": fingerprint, "residual": False, "flag": None}
     output.check_place(path, record, overwrite=overwrite)
 
 
@@ -177,14 +175,12 @@ def write_scores(
     arrays |= {"residual": NewArray(dtype)} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
-    def plan(threads: int) -> Plan:
-        return plan_transform(rows, model, block_rows, threads, judged=judged, dtype=dtype, device=run.device_value)
-
+    device = run.device_value
     work = _Work(
-        _KIND,
+        "features",
         {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag},
         arrays,
-        plan,
+        partial(plan_transform, rows, model, block_rows, judged=judged, dtype=dtype, device=device),
         "transforming",
         partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
         lambda: [model, expansion_of(model)] if judged else [model],
@@ -365,9 +361,7 @@ def _write_preimages(
         "far": NewArray(bool),
     }
 
-    def plan(threads: int) -> Plan:
-        return plan_reconstruct(rows, model, block_rows, threads)
-
+    plan = partial(plan_reconstruct, rows, model, block_rows)
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     function = partial(_preimages, computed=computed)
     work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, lambda: [model])
