@@ -18,7 +18,7 @@ from dask.utils import parse_bytes, parse_timedelta
 from distributed import Client, Security
 
 from bigkpca.spec.job import read_job
-from tests.deploy.manifests import FOLDER, admits, matches, of_kind, only, option, pods, rendered, templates
+from tests.deploy.manifests import FOLDER, matches, of_kind, only, option, pods, rendered, templates
 from tests.helpers.custom_resources import schema_of
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.files import ROOT
@@ -179,36 +179,41 @@ def test_pods_have_no_rights_and_are_pinned_and_their_memory_fits_the_job():
     assert alive["periodSeconds"] * alive["failureThreshold"] >= patience
 
 
+def peers(rule, side):
+    """Who a rule of a NetworkPolicy lets through: our pods, namespaces and addresses, or everybody."""
+    found = set()
+    for peer in rule.get(side, [{}]):
+        ((kind, value),) = peer.items() or [("everybody", None)]
+        if kind == "podSelector":
+            found |= {name for name, pod in pods().items() if matches(value, pod.labels)}
+        else:
+            found |= (
+                {*value["matchLabels"].values()} if kind == "namespaceSelector" else {(value or {}).get("cidr", kind)}
+            )
+    return found
+
+
 def test_only_the_job_and_workers_reach_the_scheduler():
-    home = only("Namespace")["metadata"]["name"]
-    there = {name: (home, pod.labels) for name, pod in pods().items()} | {"stranger": (home, {"app": "other"})}
-    outside = {"operator": ("dask-operator", {}), "elsewhere": ("default", {"dask.org/component": "worker"})}
-    outside |= {"identity": ("", {"address": "169.254.170.23"})}
-    everybody = there | outside
-
-    def lets(one, way, other, port):
-        labels = there[one][1]
-        own = [each for each in of_kind("NetworkPolicy") if matches(each["spec"]["podSelector"], labels)]
-        assert any({"Ingress", "Egress"} == set(policy["spec"]["policyTypes"]) for policy in own)
-        return any(admits(policy, way, *everybody[other], port) for policy in own)
-
-    tried = [*product(everybody, there, (22, 8786, 8787, 8788))]
-    taken = {(source, to, port) for source, to, port in tried if lets(to, "from", source, port)}
-    assert taken == {
-        ("worker", "scheduler", 8786),
-        ("nightly", "scheduler", 8786),
-        ("operator", "scheduler", 8787),
-        ("scheduler", "worker", 8788),
+    ways = {"ingress": set(), "egress": set()}
+    for policy in of_kind("NetworkPolicy"):
+        spec = policy["spec"]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]  # what no rule lets through is denied
+        own = {name for name, pod in pods().items() if matches(spec["podSelector"], pod.labels)}
+        for way, side in (("ingress", "from"), ("egress", "to")):
+            for rule in spec.get(way, []):
+                ports = [each["port"] for each in rule["ports"]]
+                ways[way] |= set(product(own, peers(rule, side), ports))
+    assert {} in [policy["spec"]["podSelector"] for policy in of_kind("NetworkPolicy")]  # all pods
+    assert ways["ingress"] == {
+        ("scheduler", "worker", 8786),
+        ("scheduler", "nightly", 8786),
+        ("scheduler", "dask-operator", 8787),
+        ("worker", "scheduler", 8788),
         ("worker", "worker", 8788),
     }
-    sent = {way for way in tried if way[0] in there and lets(way[0], "to", *way[1:])}
-    assert sent == {way for way in taken if way[0] in there}
-    for other, port, senders in (
-        ("elsewhere", 443, ["worker", "nightly"]),
-        ("identity", 80, ["worker", "nightly"]),
-        ("elsewhere", 80, []),
-    ):
-        assert [name for name in there if lets(name, "to", other, port)] == senders
+    outside = {("everybody", 443), ("everybody", 53), ("169.254.170.23/32", 80)}  # names, storage and credentials
+    inside = {(source, to, port) for to, source, port in ways["ingress"] if source in pods()}
+    assert ways["egress"] == inside | {(name, *each) for name in ("worker", "nightly") for each in outside}
 
 
 def variables(pod):
