@@ -78,7 +78,7 @@ def test_package_command_changelog_and_deployments_have_the_version_of_the_proje
 def test_the_conda_recipe_has_the_version_and_the_requirements_of_the_project():
     recipe = (ROOT / "deploy" / "conda" / "recipe.yaml").read_text()
     run_time = recipe.partition("  run:\n")[2].partition("\n\n")[0]
-    names = {"dask[array]": "dask-core", "prometheus-client": "prometheus_client"}
+    names = {"dask[array]": "dask-core"}
     of_project = {
         re.sub(r"^[\w\[\]-]+", lambda name: names.get(name[0], name[0]), need) for need in PROJECT["dependencies"]
     }

@@ -75,7 +75,7 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
     """List the runs of the job that writes OUT."""
     from bigkpca.workflows.scheduled import history
 
-    found = history(out, progress=ShownProgress(quiet))
+    found = history(out)
     if as_json:
         for record in found:
             click.echo(json.dumps(record))

@@ -39,7 +39,8 @@ from bigkpca.ingesting.sources import (
 )
 from bigkpca.ingesting.tables import CsvOptions, Table
 from bigkpca.storage import groups, output, records
-from bigkpca.storage.output import NewArray, Output, group_path
+from bigkpca.storage.groups import NewArray
+from bigkpca.storage.output import Output, group_path
 
 _CHUNK_BYTES, _CHUNK_ROWS = 2**21, 65536
 _HELD_BYTES = 2**22  # of whole chunks that are written at once, since Zarr compresses them in parallel
@@ -237,7 +238,7 @@ def ingest(
 def finished(path: str) -> tuple[zarr.Group, dict[str, Any]]:
     """A dataset and its manifest. Raises SpecError for anything else, IncompleteError if it is not finished."""
     group, about = groups.open_group(path, "dataset"), groups.describe(path) or {}
-    records.check_dataset(about, path)
+    records.check(about, records.DATASET, path)
     return group, about
 
 
@@ -380,9 +381,9 @@ def _with_first(pieces: Iterator[Any], where: str) -> tuple[Any, Iterator[Any]]:
 
 def _create(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
     """Create the arrays of a new dataset for rows like these (k, d), and values like these beside them."""
-    arrays = {"x": NewArray((X.shape[1],), X.dtype, ("row", "column"), compress=True)}
+    arrays = {"x": NewArray(X.dtype, X.shape[1:], compress=True)}
     for name, values in beside.items():
-        arrays[name] = NewArray((), np.int32 if values.dtype.kind == "U" else values.dtype, ("row",), compress=True)
+        arrays[name] = NewArray(np.int32 if values.dtype.kind == "U" else values.dtype, compress=True)
     place.create(arrays, 0, chunk_rows(X.shape[1] * X.dtype.itemsize, place.record["block_rows"]))
 
 

@@ -33,7 +33,7 @@ def drift_of_runs(out: Any) -> tuple[DriftOfRun, ...] | None:
     if path is None or not store_of(path).exists(path + ENDING):
         return None
     names = [each.name for each in fields(DriftOfRun)]
-    found = [{**record, **record["drift"]} for record in read_records(path)[0] if isinstance(record.get("drift"), dict)]
+    found = [{**record, **record["drift"]} for record in read_records(path) if isinstance(record.get("drift"), dict)]
     return tuple(DriftOfRun(*(each[name] for name in names)) for each in found)
 
 

@@ -22,20 +22,9 @@ from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import groups, models, output, records
 
-_FACTS = (
-    "kernel",
-    "sigma",
-    "gamma",
-    "degree",
-    "coef0",
-    "center",
-    "standardize",
-    "dtype",
-    "random_state",
-    "preimage",
-    "noise",
-    "calibration_rows",
-)
+# Options of a fit that have entries of their own.
+_FACTS = {"kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "random_state"}
+_FACTS |= {"preimage", "noise", "calibration_rows"}
 
 
 def info(path: str, array: str | None = None) -> dict[str, Any]:
@@ -58,7 +47,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if about["format"] != "dataset":
         return _blocks_info(path, about)
     facts = {"kind": "dataset", "path": path, "finished": True}
-    records.check_dataset(about, path)
+    records.check(about, records.DATASET, path)
     options = [each.option for each in BESIDE]
     shown = "row_shape", "column_names", "encoding", *options, "categories", "provenance"
     own = {key: about[key] for key in shown if key in about}
@@ -71,6 +60,8 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
     records.check(model.provenance, records.FITTED, path or "the model")
     spec, identity = FitSpec.of(model), model.provenance["identity"]
     of_landmarks, default = spec.method_value.landmarks, FitSpec().to_dict()
+    way, default_way = preimages.to_dict(spec.own_preimage), preimages.to_dict(type(spec.own_preimage)())
+    weights: Any = True if model.sums is None else {"rows": model.sums.count, "sum": model.sums.weight}
     return {
         "kind": "model",
         "path": path,
@@ -87,7 +78,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "random_state": spec.random_state,
         "preimage": spec.preimage_value.name if model.decoder else None,
         # Noise that the fit determines is not among these.
-        "preimage_options": _changed(spec.own_preimage) if model.decoder else {},
+        "preimage_options": {key: way[key] for key in way if model.decoder and way[key] != default_way[key]},
         "noise": spec.noise,
         "calibration_rows": None if model.calibration is None else model.calibration.count,
         "options": {
@@ -95,7 +86,7 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         },
         "choices": model.provenance["choices"],
         "fitted_on": {"path": identity["path"], "rows": identity["shape"][0]},
-        **_weights_info(model),
+        **({"sample_weight": weights} if model.weighted else {}),
         **({"devices": model.provenance["devices"]} if "devices" in model.provenance else {}),
         "added": [{"path": each.get("path"), "rows": each["shape"][0]} for each in model.provenance.get("added", [])],
         "eigenvalues": model.solution.eigenvalues.tolist(),
@@ -105,19 +96,6 @@ def model_info(model: Model, path: str) -> dict[str, Any]:
         "digest": models.model_digest(model),
         "bytes": _stored_bytes(path),
     }
-
-
-def _changed(preimage: preimages.Preimage) -> dict[str, Any]:
-    """The options of a pre-image that differ from the default, by name."""
-    default = preimages.to_dict(type(preimage)())
-    return {key: value for key, value in preimages.to_dict(preimage).items() if value != default[key]}
-
-
-def _weights_info(model: Model) -> dict[str, Any]:
-    """The number of rows with a positive weight and the sum of all weights; nothing for rows without weights."""
-    if not model.weighted:
-        return {}
-    return {"sample_weight": True if model.sums is None else {"rows": model.sums.count, "sum": model.sums.weight}}
 
 
 def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, Any]:

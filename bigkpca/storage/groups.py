@@ -11,8 +11,8 @@ and their attribute `bigkpca` names the kind, the request that made it, and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import zarr
@@ -28,33 +28,34 @@ FORMAT_VERSION = 1
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
 
 
-def create_array(
-    path: str,
-    shape: Sequence[int],
-    dtype: Any,
-    chunk_rows: int,
-    names: Sequence[str],
-    *,
-    compress: bool = False,
-    attributes: Mapping[str, Any] | None = None,
-) -> zarr.Array[Any]:
-    """An array of rows in checksummed chunks of `chunk_rows` rows, in place of what is at `path`, unless that is an
-    array of this form: another run of the same request may have made it, and even published it.
+class NewArray(NamedTuple):
+    """An array of rows to be created: its dtype, the shape of a row and the name of its columns, and attributes."""
+
+    dtype: Any
+    row: tuple[int, ...] = ()
+    column: str = "column"
+    attributes: Mapping[str, Any] | None = None
+    compress: bool = False
+
+
+def create_array(path: str, new: NewArray, rows: int, chunk_rows: int) -> zarr.Array[Any]:
+    """An array in checksummed chunks of `chunk_rows` rows, in place of what is at `path`, unless that is an array of
+    this form: another run of the same request may have made it, and even published it.
 
     Without `compress`, chunks have only a checksum: the digits of scores and models look random to a compressor. Every
     chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
     with NaN, which makes a hole visible to other programs, too.
     """
-    dtype, made = np.dtype(dtype), dict[str, Any]()
+    dtype, made = np.dtype(new.dtype), dict[str, Any]()
     zarr.create_array(
         made,
-        shape=tuple(shape),
+        shape=(rows, *new.row),
         dtype=dtype,
-        chunks=(max(1, chunk_rows), *(max(1, length) for length in shape[1:])),
-        compressors=[ZstdCodec(level=1), Crc32cCodec()] if compress else Crc32cCodec(),
+        chunks=(max(1, chunk_rows), *(max(1, length) for length in new.row)),
+        compressors=[ZstdCodec(level=1), Crc32cCodec()] if new.compress else Crc32cCodec(),
         fill_value=np.nan if dtype.kind == "f" else 0,
-        attributes=None if attributes is None else dict(attributes),
-        dimension_names=tuple(names),
+        attributes=None if new.attributes is None else dict(new.attributes),
+        dimension_names=("row", new.column)[: 1 + len(new.row)],
     )
     store, content = store_of(path), made["zarr.json"].to_bytes()
     try:
@@ -62,7 +63,7 @@ def create_array(
     except (FileNotFoundError, ValueError):  # nothing, or what was cut off
         found = None
     wanted = parsed(content)
-    if found is not None and not shape[0]:  # rows are added to it
+    if found is not None and not rows:  # they are added to it
         wanted["shape"][0] = found["shape"][0]
     if found != wanted:
         if found is not None:

@@ -255,9 +255,8 @@ def write_arrays(model: Model, folder: str) -> dict[str, Any]:
     about, arrays = _parts(model)
     for name, values in sorted(arrays.items()):
         rows = max(1, min(values.shape[0], power_of_two(_CHUNK_BYTES // max(1, values[:1].nbytes))))
-        names = ["row", "column"][: values.ndim]
-        stored = groups.create_array(f"{folder}/{name}", values.shape, values.dtype, rows, names)
-        stored[...] = values
+        new = groups.NewArray(values.dtype, values.shape[1:])
+        groups.create_array(f"{folder}/{name}", new, len(values), rows)[...] = values
     return {**about, "digest": _digest(about, arrays)}
 
 

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import zarr
@@ -53,6 +53,7 @@ from bigkpca.errors import (
     SpecError,
 )
 from bigkpca.storage import groups, records
+from bigkpca.storage.groups import NewArray
 
 _OTHER_FORMATS = (
     *(".npy", ".npz", ".csv.gz", ".csv", ".tsv", ".txt", ".parquet", ".feather", ".arrow", ".h5", ".hdf5"),
@@ -64,35 +65,20 @@ _BESIDE = {*_FOLDERS, _CLAIM, _CLAIM + PARTIAL}  # all that may be in PATH.parti
 _ANY = 2**62  # more rows than any array has
 
 
-class NewArray(NamedTuple):
-    """An array of an output: the shape of a row, the dtype, names of the dims, and attributes."""
-
-    row: tuple[int, ...]
-    dtype: Any
-    names: tuple[str, ...]
-    attributes: Mapping[str, Any] | None = None
-    compress: bool = False
-
-
 @dataclass(frozen=True)
 class Output:
-    """An output that this run makes, or to which it adds rows; a value that is also sent to tasks, which write blocks.
-
-    record: the request. claim: the file that names it. folder: where arrays are written. before: the manifest of an
-    output to which rows are added, in place: each changed chunk is replaced atomically, and rows that were there keep
-    their bits, so readers see the rows from before, and then all of them. done: whether the output is already finished.
-    resumed: whether an interrupted run of this request may have written blocks. overwrite: whether a finished output
-    may be replaced.
-    """
+    """An output that this run makes, or to which it adds rows; tasks get it, too, and write its blocks."""
 
     path: str
-    record: Mapping[str, Any]
-    claim: str
-    folder: str
+    record: Mapping[str, Any]  # the request
+    claim: str  # the file that names it
+    folder: str  # where arrays are written
+    # The manifest of an output to which rows are added, in place: each changed chunk is replaced atomically, and rows
+    # that were there keep their bits, so readers see the rows from before, and then all of them.
     before: Mapping[str, Any] | None = None
-    done: bool = False
-    resumed: bool = False
-    overwrite: bool = False
+    done: bool = False  # finished already
+    resumed: bool = False  # an interrupted run of this request may have written blocks
+    overwrite: bool = False  # a finished output may be replaced
 
     @property
     def partial(self) -> str:
@@ -102,16 +88,7 @@ class Output:
     def create(self, arrays: Mapping[str, NewArray], rows: int, chunk_rows: int) -> None:
         """Create the arrays, each with a chunk for `chunk_rows` rows, except those that an interrupted run created."""
         for name, new in arrays.items():
-            shape = (rows, *new.row)
-            groups.create_array(
-                f"{self.folder}/{name}",
-                shape,
-                new.dtype,
-                chunk_rows,
-                new.names[: len(shape)],
-                compress=new.compress,
-                attributes=new.attributes,
-            )
+            groups.create_array(f"{self.folder}/{name}", new, rows, chunk_rows)
 
     def write(self, block: Block, values: Mapping[str, Array]) -> None:
         """Write the rows of a block in each of these arrays. May run more than once, even concurrently. Raises
@@ -120,7 +97,7 @@ class Output:
         for name, found in values.items():
             array = self._array(name, block)
             start = block.start - block.start % array.chunks[0]
-            if start < block.start:  # of rows that are added to a chunk, which is always written whole
+            if start < block.start:  # rows are added to a chunk, which is always written whole
                 before = read(whole(array), f"{self.folder}/{name}", start, block.start)
                 found = np.concatenate([before, found])
             array[start : block.stop] = found
@@ -541,26 +518,21 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     for key in ("identity", "input"):
         rows, requested = there.get(key), record.get(key)
         if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
-            if rows.get("path") and all(rows.get(name) == requested.get(name) for name in ("path", "shape")):
-                if rows.get("weights") != requested.get("weights"):
-                    return f"a {what} of {rows['path']} with other sample weights"
-                return f"a {what} of {rows['path']} before it changed"
-            shape = rows.get("shape")  # of a record that may be damaged
-            known = [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
-            known = [rows["path"], *known] if isinstance(rows.get("path"), str) else known
+            path, shape = rows.get("path"), rows.get("shape")  # of a record that may be damaged
+            if path and path == requested.get("path") and shape == requested.get("shape"):
+                changed = rows.get("weights") == requested.get("weights")
+                return f"a {what} of {path} {'before it changed' if changed else 'with other sample weights'}"
+            known = [path] if isinstance(path, str) else []
+            known += [f"{shape[0]:,} rows"] if isinstance(shape, list) and shape and type(shape[0]) is int else []
             return f"a {what} of other rows" + (f" ({', '.join(known)})" if known else "")
-    here, held = dict(_flat(record)), dict(_flat({key: there.get(key) for key in record}))
+    here, held = _options(record), _options({key: there.get(key) for key in record})
     differing = [key for key in {**here, **held} if here.get(key) != held.get(key)][:3]
-    values = [
-        f"{key.removeprefix('spec.')} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here"
-        for key in differing
-    ]
+    values = [f"{key} is {held.get(key)!r:.80} there and {here.get(key)!r:.80} here" for key in differing]
     return f"a {what} made with other options ({', '.join(values)})"
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
+def _options(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a record, with the options of a fit beside the others."""
+    spec = record.get("spec")
+    own = {key: value for key, value in record.items() if key != "spec"}
+    return own | spec if isinstance(spec, dict) else own

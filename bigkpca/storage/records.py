@@ -133,8 +133,3 @@ def check(record: Any, checks: Mapping[str, Check], where: str, advice: str = "m
     found = wrong(record, checks) if isinstance(record, dict) else f"it is {record!r:.80}"
     if found is not None:
         raise CorruptionError(f"{where} is not a valid record: {found}; {advice}")
-
-
-def check_dataset(about: Mapping[str, Any], where: str) -> None:
-    """Raise CorruptionError unless it is the manifest of a dataset."""
-    check(about, DATASET, where)

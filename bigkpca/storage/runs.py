@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from bigkpca.data.stores import store_of
@@ -12,26 +13,18 @@ from bigkpca.errors import CorruptionError
 ENDING = ".runs.jsonl"  # behind the name of the output
 
 
-def read_records(out: str) -> tuple[list[dict[str, Any]], list[int]]:
-    """The records of all runs of the job that writes `out`, in the order in which they ended, and the numbers (from 1)
-    of lines that are not records, which a full disk may leave."""
-    found, damaged = [], []
-    for number, line in enumerate(_content(out).split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict) and type(record.get("run")) is int:
-            found.append(record)
-        else:
-            damaged.append(number)
-    return found, damaged
+def read_records(out: str) -> list[dict[str, Any]]:
+    """The records of all runs of the job that writes `out`, in the order in which they ended. Lines that no run wrote
+    are skipped."""
+    found: list[Any] = []
+    for line in _content(out).split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [record for record in found if isinstance(record, dict) and type(record.get("run")) is int]
 
 
 def append_record(out: str, record: Mapping[str, Any]) -> None:
-    """Add a line. Existing lines stay as they are, even damaged ones."""
+    """Add a line. Existing lines stay as they are."""
     # The whole file is rewritten atomically: object stores cannot append, and no partial line is left behind.
     before = _content(out)
     if before and not before.endswith(b"\n"):

@@ -28,7 +28,6 @@ from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.solvers import Action
 
-_LAYOUT = 6  # of the sums; sums of other layouts, such as those of unchecked rows, are not reused
 _ARITHMETIC = np.__version__, scipy.__version__  # metadata would take 15 ms for each
 _EVERY_SECONDS = 10.0  # between two saves of a pass
 _SHORT_SECONDS = 3.0  # a pass that takes less is not saved when it ends
@@ -39,7 +38,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (BlockSums, DrawnRows
 def saved_in(folder: str, core_types: Sequence[str], progress: Progress) -> Callable[..., SavedPass]:
     """The `checkpoint` of an engine that saves sums in a folder; those of other package versions or processor types are
     not reused."""
-    made_by = version("bigkpca"), *_ARITHMETIC, list(core_types), _LAYOUT
+    made_by = version("bigkpca"), *_ARITHMETIC, list(core_types)
 
     def saved(name: str, *given: Any) -> SavedPass:
         return SavedPass(f"{folder}/{content_digest(made_by, name, *given)[:12]}", progress)

@@ -5,28 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Unpack
 
-import numpy as np
-
 from bigkpca import evaluating
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, Rows, take
-from bigkpca.data.zarr import ZarrRows
-from bigkpca.errors import CorruptionError, DataError, MemoryLimitError
+from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.options import DeviceOptions, ReadingOptions, RunOptions, of_fit
 from bigkpca.execution.plan import Plan, check_arrays, plan_resolved, sample_bytes
 from bigkpca.fitting.memory_limits import check_fits
-from bigkpca.fitting.messages import warn_if_dominated
-from bigkpca.fitting.sample import sample_lengths, scale_of
+from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.evaluation import Evaluation
-from bigkpca.numerics.features import Columns
-from bigkpca.numerics.moments import column_moments
-from bigkpca.spec import FitOptions, FitSpec, ResolvedFit, resolve
+from bigkpca.spec import FitOptions, FitSpec, resolve
 from bigkpca.spec.units import SAMPLED_ROWS
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import unchanged
-
-_STRETCHES, _STRETCH_ROWS = 8, 128  # of rows that a plan reads, consecutive ones
 
 
 class _PlanOptions(FitOptions, ReadingOptions, DeviceOptions, total=False):
@@ -59,8 +50,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
 
     Notes
     -----
-    Reads no rows, except about a thousand of a dataset or frame with column names: it warns if one column makes nearly
-    all of the distances between them (DominantVariableWarning).
+    Reads no rows.
 
     Examples
     --------
@@ -77,27 +67,9 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
         found = plan_resolved(rows, fit, engine.threads, engine.device)
         try:
             check_fits(rows, fit, engine, run.memory_limit)
-            _warn_if_dominated(rows, fit)
         except MemoryLimitError as error:
             return replace(found, refused=str(error))
     return found
-
-
-def _warn_if_dominated(rows: Rows, fit: ResolvedFit) -> None:
-    """Warn if one column makes nearly all of the distances between a few stretches of rows, whose columns have names
-    and whose values are in memory or stored in chunks."""
-    spec = fit.spec
-    if rows.names is None or spec.precomputed or not isinstance(rows, ArrayRows | ZarrRows):
-        return
-    length = min(fit.n, _STRETCH_ROWS)
-    starts = np.linspace(0, fit.n - length, _STRETCHES).astype(np.intp)
-    try:
-        X = take(rows, np.unique(starts[:, None] + np.arange(length)))
-    except (DataError, CorruptionError):  # which the fit reports
-        return
-    columns = Columns(fit.kernel(1.0), np.zeros(fit.d), np.dtype(np.float64))
-    scale = scale_of(rows, spec, column_moments(X) if spec.standardize else None)
-    warn_if_dominated(rows, X, replace(columns, scale=scale), spec)
 
 
 def sigma(
@@ -192,10 +164,8 @@ def evaluate(
     SpecError
         Rows of another width or other columns, a sample larger than the data, or a model of a precomputed kernel or
         with more than 8192 kept rows, whose certificate has the residual of every component.
-    DataError, CorruptionError, IncompleteError
+    DataError, MemoryLimitError, CorruptionError, IncompleteError
         As in `fit`.
-    MemoryLimitError
-        The pass needs more than `memory`, or than a worker has.
 
     Notes
     -----

@@ -48,9 +48,8 @@ def export(
     """Write scores, or any rows, to a .csv, .parquet or .npy file, or a model to a .onnx file.
 
     The suffix of the file name determines the format. Columns of scores are named kernelpca0, kernelpca1, ..., as in
-    scikit-learn; other rows keep their column names, or get column0, column1, .... Scores with flags are followed by
-    the columns `statistic` and `flagged`, which contains "residual", "distance" or nothing. The file appears when it is
-    complete.
+    scikit-learn; other rows keep their column names, or get column0, column1, .... Flags follow as the columns
+    `statistic` and `flagged`: "residual", "distance" or nothing. The file appears when it is complete.
 
     Parameters
     ----------
@@ -127,13 +126,16 @@ def export(
             raise SpecError(
                 f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
+        # Whole chunks of about 4 MB, so that no chunk is read twice.
+        step = max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * rows.chunk)) * rows.chunk
         with (
             shown_pass(progress, "exporting", rows.shape[0]) as advance,
             store_of(path).writing(path) as file,
             unchanged(rows),
             _npy(file, rows) if suffix == ".npy" else _table(suffix, file, rows, names, before, after) as write,
         ):
-            for start, stop in _ranges(rows):
+            for start in range(0, rows.shape[0], step):
+                stop = min(start + step, rows.shape[0])
                 write(start, stop)
                 advance(stop - start)
     return Exported(path, rows.shape[0], len(columns))
@@ -204,14 +206,6 @@ def _flags(data: Any) -> list[_Beside]:
     ]
 
 
-def _ranges(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Ranges of about 4 MB of whole chunks, so that no chunk is read twice."""
-    chunk = rows.chunk
-    step = max(1, READ_BYTES // (rows.shape[1] * rows.dtype.itemsize * chunk)) * chunk
-    for start in range(0, rows.shape[0], step):
-        yield start, min(start + step, rows.shape[0])
-
-
 def _native(values: Array) -> Array:
     """The same values in the byte order of this machine, which Arrow needs."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -231,6 +225,8 @@ def _table(
 ) -> Iterator[Callable[[int, int], Any]]:
     """A writer of ranges of rows to a table; text has enough digits to distinguish all numbers."""
     import pyarrow as pa
+    from pyarrow import csv
+    from pyarrow.parquet import ParquetWriter
 
     schema = pa.schema(
         [
@@ -239,15 +235,11 @@ def _table(
             *((each.name, _type(each.dtype, "the flags")) for each in after),
         ]
     )
-    opened: Any
-    if suffix == ".csv":
-        from pyarrow import csv
-
-        opened = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
-    else:
-        from pyarrow.parquet import ParquetWriter
-
-        opened = ParquetWriter(file, schema)
+    opened: Any = (
+        csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
+        if suffix == ".csv"
+        else ParquetWriter(file, schema)
+    )
 
     def write(start: int, stop: int) -> None:
         first, last = ([_native(each.read(start, stop)) for each in beside] for beside in (before, after))

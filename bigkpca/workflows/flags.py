@@ -12,23 +12,14 @@ from bigkpca.numerics.calibration import COMBINED, REASONS, Calibration
 from bigkpca.numerics.model import Model
 from bigkpca.spec.units import parse_share
 from bigkpca.storage import groups, records
-from bigkpca.storage.output import NewArray
+from bigkpca.storage.groups import NewArray
 
+# The flags are those of the CF conventions, which xarray users know.
+_FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": "not_flagged residual distance"}
+_STATISTIC = {"long_name": "how unusual the row is: the rarer of its residual and distance"}
 ARRAYS = {
-    "statistic": NewArray(
-        (), np.float64, ("row",), {"long_name": "how unusual the row is: the rarer of its residual and distance"}
-    ),
-    "flagged": NewArray(
-        (),
-        np.uint8,
-        ("row",),
-        # As in the CF conventions, which xarray users know.
-        {
-            "long_name": "why the row is unusual",
-            "flag_values": [0, 1, 2],
-            "flag_meanings": "not_flagged residual distance",
-        },
-    ),
+    "statistic": NewArray(np.float64, attributes=_STATISTIC),
+    "flagged": NewArray(np.uint8, attributes={"long_name": "why the row is unusual", **_FLAGS}),
 }
 _CERTAIN = 0.9999  # probability of the range that chance explains
 _SHOWN = 10  # rows that are most unusual

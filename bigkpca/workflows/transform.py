@@ -32,12 +32,11 @@ from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import groups, models, output
+from bigkpca.storage.groups import NewArray
 from bigkpca.storage.models import AnyModel
-from bigkpca.storage.output import NewArray, Output
+from bigkpca.storage.output import Output
 from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import check_unchanged, open_scores
-
-_KIND: Literal["features"] = "features"  # of output that holds scores
 
 
 class TransformOptions(WritingOptions, DeviceOptions, total=False):
@@ -70,18 +69,16 @@ def transform(
     n_components : int, optional
         Write only the scores of this many leading components; by default, of all components.
     dtype : "float32" or "float64", optional
-        Dtype of the stored scores; by default, the dtype of block work of the model. If wider (float64), it is also the
-        precision in which features are multiplied by components, while features keep the precision of the model. If
-        narrower, scores are rounded to it at the end.
+        Dtype of the stored scores; by default, that of the model's block work. If wider, features keep the precision
+        of the model and are multiplied by components in this one; if narrower, scores are rounded to it.
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
         written scores do not capture, which is large for novel rows.
     flag : float or str, optional
         Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
         the distribution of the fitted rows is flagged. Also writes "residual" and two arrays (n,): "statistic", the
-        combined statistic of `KernelPCADetector`, and "flagged", 0 for ordinary rows, and for flagged ones 1 if the
-        residual is the rarer one, and 2 if it is the distance from the mean. Warns (`FlaggedShareWarning`) if more rows
-        are flagged than chance explains; for rows of that distribution, the probability is below 0.01 %.
+        combined statistic of `KernelPCADetector`, and "flagged": 0, or 1 if the residual is the rarer one, or 2 if the
+        distance from the mean is. Warns (`FlaggedShareWarning`) if more rows are flagged than chance explains.
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
@@ -100,9 +97,7 @@ def transform(
         components, or smaller than the calibration rows can show.
     DataError
         NaN or infinity in the rows, or scores that exceed the range of `dtype`.
-    MemoryLimitError
-        A block needs more than `memory`, or than a worker has.
-    LockedError, CorruptionError, IncompleteError
+    MemoryLimitError, LockedError, CorruptionError, IncompleteError
         As in `fit`.
 
     Notes
@@ -138,10 +133,9 @@ def transform(
             f"n_components={count}: flags need the scores of all {most} components of the model; give flag or a number "
             "of components, not both"
         )
-    path = path_of(model)
     residual = residual or alpha is not None
     own: dict[str, Any] = {"n_components": int(count), "dtype": name, "residual": residual, "flag": alpha}
-    scores = write_scores(fitted, rows, path, out, run, block_rows, **own)
+    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, **own)
     found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)
@@ -152,7 +146,7 @@ def check_scores_place(rows: Rows, model_path: str | None, out: AnyPath, *, over
     """Raise SpecError if scores of these rows must not be written to `out`, whatever the model."""
     fingerprint = rows.fingerprint()
     path = output.group_path(out, fingerprint["path"], model_path)
-    record = {"format": _KIND, "input": fingerprint, "residual": False, "flag": None}
+    record = {"format": "features", "input": fingerprint, "residual": False, "flag": None}
     output.check_place(path, record, overwrite=overwrite)
 
 
@@ -164,30 +158,29 @@ def write_scores(
     run: RunOptions,
     block_rows: int | None,
     *,
-    n_components: int,
-    dtype: str,
+    n_components: int | None = None,
+    dtype: str | None = None,
     residual: bool = False,
     flag: float | None = None,
     kept: KeptFeatures | None = None,
 ) -> Stored:
     """Write the scores of rows (see `transform`), from features that their fit `kept`, if any."""
     check_columns(rows, fitted)
+    n_components, dtype = n_components or fitted.components, dtype or fitted.features.dtype.name
     judged = residual or flag is not None
     if judged:
         fitted.check_residuals()
     model = fitted if n_components == fitted.components else fitted.leading(n_components)
-    arrays = {"scores": NewArray((n_components,), dtype, ("row", "component"))}
-    arrays |= {"residual": NewArray((), dtype, ("row",))} if residual else {}
+    arrays = {"scores": NewArray(dtype, (n_components,), "component")}
+    arrays |= {"residual": NewArray(dtype)} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
-    def plan(threads: int) -> Plan:
-        return plan_transform(rows, model, block_rows, threads, judged=judged, dtype=dtype, device=run.device_value)
-
+    device = run.device_value
     work = _Work(
-        _KIND,
+        "features",
         {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag},
         arrays,
-        plan,
+        partial(plan_transform, rows, model, block_rows, judged=judged, dtype=dtype, device=device),
         "transforming",
         partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
         lambda: [model, expansion_of(model)] if judged else [model],
@@ -257,16 +250,14 @@ def reconstruct(
 ) -> Stored:
     """Write the pre-images of scores, the rows that they represent, and return them as a Zarr array.
 
-    Blocks, resuming and the manifest work as in `transform`. Beside x, the output has, for each row, `converged` and
-    `iterations` of the search for its pre-image, and `far`: no row near the data has such scores, so the row is the
-    mean.
+    Resumes as `transform` does. Beside x, the output has, for each row, `converged` and `iterations` of the search for
+    its pre-image, and `far`: no row near the data has such scores, so the row is the mean.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
-        A feature store can hold only the leading components: pre-images are then those of a model with these
-        components.
+        Or those of the leading components in a feature store, for the pre-images of a model with these components.
     out : path
         Folder of the rows.
     block_rows : int, optional
@@ -310,24 +301,21 @@ def denoise(
 ) -> Stored:
     """Write denoised rows, the pre-images of the scores of rows, and return them as a Zarr array.
 
-    This is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves. Output and
-    guarantees are those of `reconstruct`.
+    This is `transform` and `reconstruct` in one pass, with iterations that start at the rows themselves.
 
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
-    out : path
-        Folder of the rows.
-    block_rows : int, optional
-        Rows of one task and one chunk.
+    out, block_rows
+        As in `reconstruct`.
     **options
         Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------
     zarr.Array
-        Rows x (n, d), in the units of the data.
+        Rows x (n, d), in the units of the data; the output has the arrays that `reconstruct` writes.
 
     Raises
     ------
@@ -367,15 +355,13 @@ def _write_preimages(
     """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
     model.check_preimages()
     arrays = {
-        "x": NewArray((model.columns,), model.features.dtype, ("row", "column")),
-        "converged": NewArray((), bool, ("row",)),
-        "iterations": NewArray((), np.uint32, ("row",)),
-        "far": NewArray((), bool, ("row",)),
+        "x": NewArray(model.features.dtype, (model.columns,)),
+        "converged": NewArray(bool),
+        "iterations": NewArray(np.uint32),
+        "far": NewArray(bool),
     }
 
-    def plan(threads: int) -> Plan:
-        return plan_reconstruct(rows, model, block_rows, threads)
-
+    plan = partial(plan_reconstruct, rows, model, block_rows)
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     function = partial(_preimages, computed=computed)
     work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, lambda: [model])

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import yaml
-from dask.utils import parse_bytes
 
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import program
@@ -62,31 +61,7 @@ def option(container, name):
     return str(container["args"][container["args"].index(name) + 1])
 
 
-def amount(text):
-    """A quantity of Kubernetes as a number."""
-    return float(text[:-1]) / 1000 if text.endswith("m") else parse_bytes(text)
-
-
 def matches(selector, labels):
     """Whether a selector of `matchLabels` takes these."""
     assert set(selector) <= {"matchLabels"}
     return selector.get("matchLabels", {}).items() <= labels.items()
-
-
-def admits(policy, way, namespace, labels, port):
-    """Whether a NetworkPolicy lets its pods speak with such a pod at a port; way is `from` or `to`."""
-    rules = policy["spec"].get({"from": "ingress", "to": "egress"}[way], [])
-    home = policy["metadata"]["namespace"]
-
-    def takes(peer):
-        if "ipBlock" in peer:
-            return peer["ipBlock"] == {"cidr": f"{labels.get('address')}/32"}
-        if "namespaceSelector" in peer:
-            assert set(peer) == {"namespaceSelector"}
-            return matches(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
-        return namespace == home and matches(peer["podSelector"], labels)
-
-    return any(
-        port in [each["port"] for each in rule["ports"]] and (way not in rule or any(map(takes, rule[way])))
-        for rule in rules
-    )

@@ -33,10 +33,10 @@ def table(tmp_path):
     return tmp_path / "t.zarr"
 
 
-def test_a_fit_and_a_plan_name_the_column_its_share_and_the_options(table):
-    for call in (lambda: fit(FRAME), lambda: bigkpca.plan(FRAME), lambda: bigkpca.plan(table), lambda: fit(table)):
+def test_a_fit_names_the_column_its_share_and_the_options(table):
+    for data in (FRAME, table):
         with pytest.warns(DominantVariableWarning, match=OF_DISTANCE):
-            call()
+            fit(data)
     with pytest.warns(DominantVariableWarning, match=r"the array: column 0 makes 99"):
         fit(FRAME.to_numpy())  # a few unnamed columns of floating-point numbers
 
@@ -44,13 +44,10 @@ def test_a_fit_and_a_plan_name_the_column_its_share_and_the_options(table):
 def test_options_that_help_end_it_and_those_that_do_not_leave_it(table):
     for options in ({"standardize": True}, {"column_weights": {"distance": 1 / 700, "delay": 1 / 30}}):
         fit(table, **options)
-        bigkpca.plan(table, **options)
     message = "the column of categories 'kind' makes 9.* matter: set weights with --weight"
     light = {"column_weights": {"distance": 0.1, "delay": 0.1}, "standardize": True}
     with pytest.warns(DominantVariableWarning, match=message):
         fit(table, **light)
-    with pytest.warns(DominantVariableWarning, match=message):
-        bigkpca.plan(table, **light)
     fit(table, standardize=True, column_weights={"kind": 20})  # asked for
     fit(table.parent / "t.zarr", column_weights=[9.0, 1, 1, 1])
 
@@ -75,9 +72,3 @@ def test_images_and_columns_of_one_unit_are_never_warned_of(digits, tmp_path):
             warnings.simplefilter("ignore", UserWarning)
             warnings.simplefilter("error", DominantVariableWarning)
             fit(data, **options)
-
-
-def test_a_plan_leaves_bad_rows_to_the_fit():
-    bigkpca.plan(FRAME.replace({"kind": {0: np.nan}}))
-    with pytest.raises(bigkpca.errors.DataError, match="is NaN"):
-        fit(FRAME.replace({"kind": {0: np.nan}}))

@@ -113,5 +113,7 @@ def _copy(image, rest):
 
 
 def context(ignore):
-    """Paths that a .dockerignore which begins with * lets through."""
-    return (line[1:] for line in ignore.read_text().splitlines() if line.startswith("!"))
+    """Paths that a .dockerignore lets through, which ignores all others, such as secrets."""
+    _, everything, *others = ignore.read_text().splitlines()
+    assert everything == "*"
+    return [line[1:] for line in others if line.startswith("!")]

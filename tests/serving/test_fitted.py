@@ -53,7 +53,7 @@ def test_it_imports_neither_dask_nor_zarr(tmp_path):
         "import pickle, sys, numpy as np\n"
         f"light = pickle.load(open({str(tmp_path / 'model.pkl')!r}, 'rb'))\n"
         f"light.transform(np.load({str(tmp_path / 'rows.npy')!r}))\n"
-        "heavy = {'dask', 'distributed', 'zarr', 'click', 'rich', 'pydantic', 'onnx', 'prometheus_client'}\n"
+        "heavy = {'dask', 'distributed', 'zarr', 'click', 'rich', 'pydantic', 'onnx'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

@@ -156,9 +156,8 @@ def _array(path):
 def set_array(path, name, values):
     """Replace an array of a model, and forge its digest."""
     shutil.rmtree(Path(path, name), ignore_errors=True)
-    names = ["row", "column"][: values.ndim]
-    stored = groups.create_array(f"{path}/{name}", values.shape, values.dtype, values.shape[0], names)
-    stored[...] = values
+    new = groups.NewArray(values.dtype, values.shape[1:])
+    groups.create_array(f"{path}/{name}", new, len(values), len(values))[...] = values
     forge(path)
 
 

@@ -69,17 +69,18 @@ def test_a_manifest_that_cannot_be_read_now_is_not_one_that_is_missing(home, mon
 
 
 def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
-    path = str(tmp_path / "x")
-    groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:] = 1
-    assert groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:].sum() == 8
-    assert groups.create_array(path, (0, 2), "f4", 2, ["a", "b"])[:].sum() == 8  # to which rows are added
-    for given in (((5, 2), "f4", 2), ((4, 2), "f8", 2), ((4, 2), "f4", 4), ((4, 3), "f4", 2)):
-        with case(given):
-            assert np.isnan(groups.create_array(path, *given, ["a", "b"])[:]).all()
+    def created(dtype="f4", columns=2, rows=4, chunk_rows=2):
+        return groups.create_array(str(tmp_path / "x"), groups.NewArray(dtype, (columns,)), rows, chunk_rows)
+
+    created()[:] = 1
+    assert created()[:].sum() == created(rows=0)[:].sum() == 8  # 0: to which rows are added
+    for other in ({"rows": 5}, {"dtype": "f8"}, {"chunk_rows": 4}, {"columns": 3}):
+        with case(other):
+            assert np.isnan(created(**other)[:]).all()
     for damage in (b"", b"{"):
-        groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:] = 1
+        created()[:] = 1
         (tmp_path / "x" / "zarr.json").write_bytes(damage)
-        assert groups.create_array(path, (4, 2), "f4", 2, ["a", "b"])[:].sum() == 8
+        assert created()[:].sum() == 8
 
 
 def test_facts_about_a_part_or_a_damaged_record(home):

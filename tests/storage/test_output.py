@@ -18,7 +18,7 @@ from bigkpca.data.stores import LocalDisk, ObjectStore, is_url, store_of
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.storage import groups, output
-from bigkpca.storage.output import NewArray
+from bigkpca.storage.groups import NewArray
 from tests.data.cases import case
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.s3 import BUCKET, in_bucket, rclone
@@ -27,7 +27,7 @@ from tests.storage.outputs import WRITES
 
 N, ROWS = 80, 32
 X = np.random.default_rng(0).normal(size=(200, 3))
-ARRAYS = {"x": NewArray((3,), np.float32, ("row", "column")), "far": NewArray((), np.uint8, ("row",), {"a": 1})}
+ARRAYS = {"x": NewArray(np.float32, (3,)), "far": NewArray(np.uint8, attributes={"a": 1})}
 NAMES = sorted(ARRAYS)
 INPUT = {"path": None, "shape": [80, 3], "dtype": "<f4", "stamp": "x"}
 RECORD = {"format": "reconstruction", "model": "m", "input": INPUT, "block_rows": ROWS}

@@ -12,7 +12,7 @@ import zarr
 from dask import delayed
 
 import bigkpca
-from bigkpca.data.stores import LocalDisk, clients, store_of
+from bigkpca.data.stores import LocalDisk, clients
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
 from tests.helpers.commands import run
@@ -232,24 +232,6 @@ def test_a_run_that_ends_in_the_middle_leaves_nothing_in_a_bucket(
     assert len(begun) == len(ended) == (part_bytes == LEAST_PART)
     use_s3(s3_server.port)
     assert in_bucket(bucket) == {}
-
-
-@pytest.mark.full
-def test_what_is_in_the_way_in_a_bucket_stays(scores, bucket):
-    store = store_of(bucket)
-    for name in ("own.csv", "folder.csv/a", "x.zarr/zarr.json"):
-        store.write(f"{bucket}/{name}", b"mine")
-    before = in_bucket(bucket)
-    for out, message in (
-        ("own.csv", r"own\.csv already exists: choose another name, or replace it with --overwrite"),
-        ("folder.csv", r"folder\.csv is a folder"),
-        ("x.zarr/a.csv", r"it would lie in .*x\.zarr, a folder of Zarr arrays"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(scores, f"{bucket}/{out}")
-    assert in_bucket(bucket) == before
-    bigkpca.export(scores, f"{bucket}/own.csv", overwrite=True)
-    assert in_bucket(bucket)["own.csv"].startswith(b'"kernelpca0"')
 
 
 @pytest.mark.full

@@ -104,9 +104,10 @@ def test_a_run_whose_workers_are_all_gone_ends_in_time_and_goes_on_when_some_are
         except IncompleteError as error:
             told.append(error)
 
-    Fault("reading", "stalled", row=950).arm(tmp_path)
     # This scheduler does not blame a task for two workers, whichever tasks the second has when it is killed.
     with DaskProcesses(tmp_path, 2, _PRELOAD, {NAME: str(tmp_path / "fault")}) as cluster:
+        runs["transform"](tmp_path / "first.zarr", scheduler=cluster.address)  # workers import what they need
+        Fault("reading", "stalled", row=950).arm(tmp_path)
         running = threading.Thread(target=run, daemon=True)
         running.start()
         wait_until(lambda: len(happened(tmp_path)) == 1)

@@ -90,7 +90,7 @@ def run(
 def _recorded(job: Job, out: str) -> Iterator[dict[str, Any]]:
     """The record of a run, which is added to the others when the run ends, even if it fails; not if another run is at
     work."""
-    started, earlier = time.monotonic(), read_records(out)[0]
+    started, earlier = time.monotonic(), read_records(out)
     record = records.started_record(earlier)
 
     def ended() -> None:
@@ -147,15 +147,13 @@ def _options(job: Job, progress: Progress) -> RunOptions:
     return RunOptions(progress=progress, **own)
 
 
-def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str, Any]]:
+def history(out: AnyPath) -> list[dict[str, Any]]:
     """The records of all runs of a job, in the order in which they ended.
 
     Parameters
     ----------
     out : path
         The output of the job.
-    progress : Progress
-        Receives a note about lines that do not parse, which are skipped.
 
     Returns
     -------
@@ -174,8 +172,4 @@ def history(out: AnyPath, *, progress: Progress | bool = False) -> list[dict[str
     path = expanded(out)
     if not store_of(path).exists(path + ENDING):
         raise SpecError(f"{path} is not the output of a job: {path}{ENDING}, the records of its runs, does not exist")
-    found, damaged = read_records(path)
-    if damaged:
-        lines = ", ".join(map(str, damaged[:10]))
-        shown(progress).note(f"{path}{ENDING}: skipping lines that do not parse: {lines}")
-    return found
+    return read_records(path)

@@ -31,18 +31,16 @@ _MANIFEST: dict[str, records.Check] = {
 
 @dataclass(frozen=True)
 class Found:
-    """What a run finds. about: the manifest of the features, empty before the first night. rows: those whose features
-    there will be. to_fit: whether there is no model. resumed: whether a run that was killed had begun with these rows.
-    stored: rows that are stored by now. room: rows for which the input has room."""
+    """What a run finds."""
 
     job: Job
     out: str
-    about: Mapping[str, Any]
-    rows: ZarrRows
-    to_fit: bool
-    resumed: bool
-    stored: int
-    room: int
+    about: Mapping[str, Any]  # the manifest of the features; empty before the first night
+    rows: ZarrRows  # whose features there will be
+    to_fit: bool  # there is no model
+    resumed: bool  # a run that was killed had begun with these rows
+    stored: int  # rows that are stored by now
+    room: int  # rows for which the input has room
 
     @property
     def done(self) -> int:
@@ -81,7 +79,8 @@ def look(job: Job, out: str) -> Found:
             f"{found.where} has room for {found.count:,} rows, but the first of them are not stored yet: run again "
             "when they are"
         )
-    claimed = _claimed_rows(output.claimed(model if to_fit else out))
+    claim = output.claimed(model if to_fit else out) or {}
+    claimed = _rows_of(claim.get("identity" if to_fit else "input"))
     resumed = done < claimed <= stored
     rows = found.pin(claimed if resumed else stored)
     return Found(job, out, about, rows, to_fit, resumed, stored, found.count)
@@ -135,12 +134,11 @@ def _stored_rows(found: ZarrRows, about: Mapping[str, Any]) -> int:
     return int(done) if waits else max(done, found.stored_rows(done))
 
 
-def _claimed_rows(claim: Mapping[str, Any] | None) -> int:
+def _rows_of(claim: Any) -> int:
     """The number of rows with which a run began that was killed; 0 without one."""
-    for key in ("input", "identity"):
-        match (claim or {}).get(key):
-            case {"shape": [int(rows), *_]}:
-                return rows
+    match claim:
+        case {"shape": [int(rows), *_]}:
+            return rows
     return 0
 
 

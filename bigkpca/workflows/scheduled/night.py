@@ -33,8 +33,9 @@ from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
 from bigkpca.spec import FitSpec
 from bigkpca.storage import output
+from bigkpca.storage.groups import NewArray
 from bigkpca.storage.models import load_model, model_digest
-from bigkpca.storage.output import NewArray, Output
+from bigkpca.storage.output import Output
 from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
@@ -113,14 +114,14 @@ def _check_model(night: Night, model: Model) -> None:
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
         )
-    flag = job.output.flag
-    lacking = {
-        "calibration rows, which output.flag needs": flag is not None and model.calibration is None,
-        "the weights of input.sample_weight": job.input.sample_weight is not None and not model.weighted,
-    }
-    if without := next((what for what, lacks in lacking.items() if lacks), None):
+    flag, lacking = job.output.flag, []
+    if flag is not None and model.calibration is None:
+        lacking.append("calibration rows, which output.flag needs")
+    if job.input.sample_weight is not None and not model.weighted:
+        lacking.append("the weights of input.sample_weight")
+    if lacking:
         raise SpecError(
-            f"{path} was fitted without {without}: remove this key from the job, or name another model and output"
+            f"{path} was fitted without {lacking[0]}: remove this key from the job, or name another model and output"
         )
     if flag is not None:
         model.check_calibrated().exceeding(flag, "output.flag")
@@ -144,13 +145,14 @@ def _check_unchanged_rows(night: Night) -> None:
     with night.options.engine() as engine:
         digests = engine.each("comparing rows", block_tasks(digest_of_rows, rows, blocks))
     before = about["job"]["rows_sha256"]
-    other = [block for block, one, two in zip(blocks, digests, before, strict=True) if one != two]
+    other = [
+        f"{block.start}:{block.stop}" for block, one, two in zip(blocks, digests, before, strict=True) if one != two
+    ]
     if other:
-        ranges = ", ".join(f"{block.start}:{block.stop}" for block in other[:_MOST_NAMED])
         more = f" and {len(other) - _MOST_NAMED} more blocks" if len(other) > _MOST_NAMED else ""
         raise CorruptionError(
-            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them or, "
-            f"if the change is intended, {ELSEWHERE}"
+            f"{rows.where} changed since features were extracted from it, in the rows "
+            f"{', '.join(other[:_MOST_NAMED])}{more}. Restore them or, if the change is intended, {ELSEWHERE}"
         )
     if not found.new:
         with output.growing(found.out, {"format": "features", "made_by": about["made_by"], "input": now}) as place:
@@ -159,14 +161,13 @@ def _check_unchanged_rows(night: Night) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What tasks do with each block. arrays: those that are written. numbers: ascending rows whose drift is measured.
-    first: the first new row. flag: the share of rows to flag, or None."""
+    """What tasks do with each block."""
 
     block_rows: int
-    arrays: tuple[str, ...]
-    numbers: Array
-    first: int
-    flag: float | None
+    arrays: tuple[str, ...]  # that are written
+    numbers: Array  # of the rows whose drift is measured, ascending
+    first: int  # new row
+    flag: float | None  # share of rows to flag
 
 
 @dataclass(frozen=True)
@@ -242,8 +243,8 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
     tail = rows.chunk_stamps(rows.count - 1)
     blocks = split(rows.count, size)[found.done // size :]
-    arrays = {"scores": NewArray((model.components,), model.features.dtype, ("row", "component"))}
-    arrays |= {} if flag is None else {"residual": NewArray((), model.features.dtype, ("row",)), **ARRAYS}
+    arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
+    arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
     count = sum(map(len, blocks))
     row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
     record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
@@ -301,15 +302,14 @@ def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
     """Record how many new rows are flagged and how far they drifted. Warns where chance does not explain it, and raises
     DriftError if the job asks for that."""
     job, calibration, record = night.found.job, model.calibration, night.record
+    if calibration is None:  # a job with flags was refused
+        night.options.progress.note("drift is not measured, since the model has no calibration rows")
+        return
     if job.output.flag is not None:
         share = FlaggedShare(job.output.flag, len(night.found.new), sum(each.flagged for each in found))
-        assert calibration is not None  # without which the job was refused
         record["flagged"] = {**asdict(share), "share": share.share, "range": [*share.range(calibration)]}
         if warning := share.warning(calibration):
             night.warn(warning)
-    if calibration is None:
-        night.options.progress.note("drift is not measured, since the model has no calibration rows")
-        return
     scores, residuals = (np.concatenate([getattr(each, name) for each in found]) for name in ("scores", "residuals"))
     drift, most = calibration.drift(calibration.counted(scores, residuals)), job.run.drift_threshold
     record["drift"] = {**asdict(drift), "threshold": most}

@@ -7,14 +7,16 @@ outside the output, distinguishes the two. If it cannot be written, `output.must
 from __future__ import annotations
 
 import errno
+import json
+import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from bigkpca.data.stores import read_json, read_record, store_of, write_json
+from bigkpca.data.stores import read_small, store_of
 from bigkpca.errors import CorruptionError, SpecError
 from bigkpca.execution.progress import Progress
 from bigkpca.spec.job import Job
@@ -59,7 +61,7 @@ def complete(out: str) -> None:
     about: Mapping[str, Any] = {}
     with suppress(CorruptionError):  # of a manifest that the run itself refuses
         about = groups.describe(out) or {}
-    earlier, rows = read_records(out)[0], about.get("rows") if "job" in about else None
+    earlier, rows = read_records(out), about.get("rows") if "job" in about else None
     known: int = next((each["total_rows"] for each in reversed(earlier) if each.get("total_rows") is not None), 0)
     if isinstance(rows, int) and rows > known:
         facts = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "published, but not recorded"}
@@ -75,30 +77,22 @@ def makers(record: Mapping[str, Any]) -> dict[str, str]:
 
 def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
     """Metrics of the last run and of all runs, in Prometheus' text format."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-    from prometheus_client.registry import Collector
-
-    class Collected(Collector):
-        def collect(self) -> Iterator[Metric]:
-            for name, help_text, value in _metrics(records):
-                if value is not None:
-                    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-                    family = kind(f"bigkpca_{name}", help_text, labels=["output"])
-                    family.add_metric([out], value)
-                    yield family
-
-    registry = CollectorRegistry()
-    registry.register(Collected())
-    return generate_latest(registry)
+    label, lines = json.dumps(out, ensure_ascii=False), []  # which escapes as Prometheus does
+    for name, help_text, value in _metrics(records):
+        if value is not None:
+            kind, name = "counter" if name.endswith("_total") else "gauge", f"bigkpca_{name}"
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}", f"{name}{{output={label}}} {value}"]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float | None]]:
+    def last_of(key: str) -> Mapping[str, Any]:
+        return next((each[key] for each in reversed(records) if each.get(key)), {})
+
     last: Mapping[str, Any] = records[-1] if records else {}
     successes = [record for record in records if record.get("status") in (DONE, NOTHING_NEW)]
-    published: Mapping[str, Any] = successes[-1] if successes else {}
-    drift: Mapping[str, Any] = next((record["drift"] for record in reversed(records) if record.get("drift")), {})
-    flagged: Mapping[str, Any] = next((each["flagged"] for each in reversed(records) if each.get("flagged")), {})
+    published = successes[-1]["total_rows"] if successes else None
+    drift, flagged = last_of("drift"), last_of("flagged")
     new = last["rows"][1] - last["rows"][0] if last.get("rows") and last.get("status") == DONE else 0
     return [
         ("last_success_timestamp_seconds", "End of the last successful run", _seconds(successes)),
@@ -106,7 +100,7 @@ def _metrics(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, float
         ("last_run_exit_code", "Exit code of the last run", last.get("exit_code")),
         ("last_run_new_rows", "Rows that the last run extracted", new),
         ("last_run_seconds", "Duration of the last run", last.get("seconds", {}).get("total")),
-        ("rows", "Rows whose features are published", published.get("total_rows")),
+        ("rows", "Rows whose features are published", published),
         ("drift", "Drift of the last new rows, from 0 to 1", drift.get("figure")),
         ("drift_threshold", "Drift above which a run warns or fails", drift.get("threshold")),
         ("rows_outside", "Compared new rows beyond all rows of the fit, last run", drift.get("outside")),
@@ -136,7 +130,7 @@ def write_metrics(path: str | None, out: str, records: Sequence[Mapping[str, Any
 
 
 def check_there(job: Job, out: str) -> None:
-    """Raise SpecError if the output of a job is gone or, before there is one, its model."""
+    """Raise SpecError if the output of a job is gone."""
     if job.output.must_exist is False or groups.describe(out) is not None:
         return
     if job.output.must_exist:
@@ -144,26 +138,20 @@ def check_there(job: Job, out: str) -> None:
             f"{out} holds no features, but the job sets output.must_exist = true: mount its volume or restore it; for "
             "a first run, remove must_exist from the job"
         )
-    path = _beside(job.file)
-    known = read_record(path, "remove it once the output and the model of the job are in place") or {}
-    missing = [out] if known.get("output") == out else []
-    if known.get("model") == job.model.path and groups.describe(job.model.path) is None:
-        missing.append(job.model.path)
-    if missing:
+    if _recorded_output(job) == os.fsencode(out):
         raise SpecError(
-            f"{missing[0]}, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start "
-            f"anew, remove {path}, or set output.must_exist = false in the job"
+            f"{out}, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start anew, "
+            f"remove {_beside(job)}, or set output.must_exist = false in the job"
         )
 
 
 def remember(job: Job, out: str, progress: Progress) -> None:
     """Record the output of the job beside the job file, since from now on it must exist."""
-    path, entry = _beside(job.file), {"output": out, "model": job.model.path}
-    with suppress(OSError, ValueError):
-        if read_json(path) == entry:
-            return
+    path, content = _beside(job), os.fsencode(out)
+    if _recorded_output(job) == content:
+        return
     try:
-        write_json(path, entry)
+        store_of(path).write(path, content)
     except OSError:  # e.g. in a read-only folder
         if job.output.must_exist is None:
             progress.note(
@@ -172,6 +160,14 @@ def remember(job: Job, out: str, progress: Progress) -> None:
             )
 
 
-def _beside(file: str) -> str:
+def _recorded_output(job: Job) -> bytes | None:
+    """The output of the earlier runs of a job; None if no run recorded it."""
+    try:
+        return read_small(_beside(job))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _beside(job: Job) -> str:
     """The path of the record of a job file."""
-    return f"{file}.bigkpca-record"
+    return f"{job.file}.bigkpca-record"
