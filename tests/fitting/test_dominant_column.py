@@ -1,6 +1,7 @@
 """The warning of a column that makes nearly all of the distances between rows: where it is due, and for no image."""
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,10 @@ import zarr
 
 import bigkpca
 from bigkpca import KernelPCA, kernels
+from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DominantVariableWarning
 from tests.data.cases import case
+from tests.helpers.fits import fit as fit_rows
 
 RNG = np.random.default_rng(3)
 FRAME = pd.DataFrame(
@@ -81,3 +84,14 @@ def test_a_plan_leaves_bad_rows_to_the_fit():
     bigkpca.plan(FRAME.replace({"kind": {0: np.nan}}))
     with pytest.raises(bigkpca.errors.DataError, match="is NaN"):
         fit(FRAME.replace({"kind": {0: np.nan}}))
+
+
+def test_a_weight_of_one_category_is_a_weight():
+    """Weights by name and by column end the warning alike."""
+    codes = np.random.default_rng(0).integers(0, 2, 90)
+    X = np.column_stack([np.random.default_rng(1).normal(0, 1e-3, 90), np.eye(2)[codes]])
+    rows = ArrayRows(X, names=("a", "kind=u", "kind=v"), one_hot=(OneHot("kind", 1, 3),))
+    for weights, warned in (({"kind=u": 4}, False), ({"a": 0.5}, True)):
+        expected = pytest.warns(DominantVariableWarning, match="the column of categories 'kind' makes ")
+        with expected if warned else nullcontext():
+            fit_rows(rows, column_weights=weights, n_components=1, size=9)
