@@ -9,7 +9,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from importlib.util import find_spec
 from itertools import product
 from statistics import median
 from time import perf_counter
@@ -17,9 +16,9 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from bigkpca.data.blocks import sample_rows, tile_rows
+from bigkpca.data.blocks import sample_rows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import AnyPath, last_name, read_record, store_of, write_json
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.errors import Array, CorruptionError, MemoryLimitError, SpecError, unknown_name
@@ -29,6 +28,7 @@ from bigkpca.execution.options import RunOptions, of_fit
 from bigkpca.execution.passes import read_rows
 from bigkpca.execution.plan import check_peak, plan_fit
 from bigkpca.execution.progress import Progress, shown_pass
+from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.numerics import landmarks, measures, methods
@@ -36,8 +36,9 @@ from bigkpca.numerics.display import ShowsSummary, Summary, counted
 from bigkpca.numerics.linear_pca import restored_by_pca, share_lost, some_held_out
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
-from bigkpca.plots.style import INSTALL, PALETTE, plain_ticks
-from bigkpca.reporting.drawing import INK, figure_of, standalone
+from bigkpca.plots import comparison
+from bigkpca.plots.style import INSTALL, installed
+from bigkpca.reporting.drawing import figure_of, svg_of
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, ProblemOptions, resolve
 from bigkpca.spec.units import SEEDS
 from bigkpca.storage import output
@@ -49,8 +50,6 @@ _RECONSTRUCTED_ROWS = 256
 _MOST_WORK = 4e12  # n² d up to which the reference is exact by products with the Gram matrix: a minute on two cores
 _MOST_LANDMARKS = 4000  # of a sampled reference
 _SHARES = (8, 4, 2, 1)  # of the default size of a fit
-_SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
-_MARKERS = "osD^vPX*"
 
 
 def all_methods() -> list[str]:
@@ -104,7 +103,7 @@ class Trial:
         return self.method == methods.Exact.name
 
 
-_NUMBERS = tuple(part.name for part in fields(Trial) if part.name not in ("method", "size", "seed"))
+_NUMBERS = {part.name: {"int": int, "float": float}[str(part.type)] for part in fields(Trial)[1:]}
 
 
 class Reference(NamedTuple):
@@ -147,15 +146,13 @@ class Comparison(ShowsSummary):
     @property
     def medians(self) -> tuple[Trial, ...]:
         """The medians over seeds of each method and size, whose `seed` is the number of seeds."""
-        groups: dict[tuple[int, int, str], list[Trial]] = {}
         order = {name: at for at, name in enumerate(all_methods())}
-        for trial in self.trials:
-            at = order.get(trial.method, len(order))
-            groups.setdefault((at, trial.size, trial.method), []).append(trial)
-        return tuple(
-            Trial(method, size, len(own), **{name: median(getattr(each, name) for each in own) for name in _NUMBERS})
-            for (_, size, method), own in sorted(groups.items())
-        )
+        fits, found = {(each.method, each.size) for each in self.trials}, list[Trial]()
+        for method, size in sorted(fits, key=lambda fit: (order.get(fit[0], len(order)), fit[1])):
+            own = [each for each in self.trials if (each.method, each.size) == (method, size)]
+            values = (median(getattr(each, name) for each in own) for name in [*_NUMBERS][2:])
+            found.append(Trial(method, size, len(own), *values))
+        return tuple(found)
 
     @property
     def advice(self) -> str:
@@ -181,14 +178,13 @@ class Comparison(ShowsSummary):
 
     @property
     def pca_note(self) -> str:
-        """Linear PCA with as many components beside the best pre-images, whose rows are those of the fits."""
+        """The error of linear PCA with as many components, beside that of the best pre-images; empty if not known."""
+        if math.isnan(self.pca_error):
+            return ""
         text = f"Linear PCA with {self.components} components: the error of reconstruction is {self.pca_error:.2%}"
         known = [each for each in self.medians if not math.isnan(each.preimage_error)]
-        if not known or math.isnan(self.pca_error):
-            return "" if math.isnan(self.pca_error) else f"{text}."
-        best = min(known, key=lambda each: each.preimage_error)
-        word = "better" if self.pca_error < best.preimage_error else "worse"
-        return f"{text}, {word} than the best pre-images ({best.preimage_error:.2%}, {best})."
+        best = min(known, key=lambda each: each.preimage_error, default=None)
+        return f"{text}." if best is None else f"{text}, of the best pre-images {best.preimage_error:.2%} ({best})."
 
     def summary(self) -> Summary:
         """The advice, and the medians of each method and size."""
@@ -282,43 +278,28 @@ def compare(
     if seeds < 1:
         raise SpecError(f"seeds={seeds}: at least one is needed")
     asked = [*product(_checked_sizes(rows, spec, sizes), range(seeds), names)]
-    about: dict[str, Any] = {
-        "format": "comparison",
-        "format_version": 2,
-        "input": rows.fingerprint(),
-        "spec": spec.to_dict(),
-    }
+    about: dict[str, Any] = {"format": "comparison", "format_version": 2}
+    about |= {"input": rows.fingerprint(), "spec": spec.to_dict()}
     folder = output.output_path(out, about["input"]["path"])
     output.check_local(folder)
+    store = store_of(folder)
     with run.engine() as engine:
         grid = _grid(rows, spec, asked, run.memory_limit, engine, strict=len(methods) > 0)
-        store = store_of(folder)
         with store.writer(folder):
-            known, trials = _claimed(folder, about, overwrite=run.overwrite)
-            done = {(trial.method, trial.size, trial.seed) for trial in trials}
-            if missing := [each for each in grid if each[:3] not in done]:
-                reference = _reference(rows, spec, max(each.size for each in grid), run.memory_limit, engine)
-                known = {"reference": reference.description, "pca_error": reference.pca_error}
-                trials = trials or reference.trials
-                write_json(f"{folder}/compare.json", about | known)
+            found = _begun(folder, about, n_components, overwrite=run.overwrite)
+            done = {(trial.method, trial.size, trial.seed) for trial in found.trials}
+            if missing := {fit: own for fit, own in grid.items() if fit not in done}:
+                reference = _reference(rows, spec, max(size for _, size, _ in grid), run.memory_limit, engine)
+                known = found.trials or tuple(reference.trials)
+                found = Comparison(folder, known, reference.description, n_components, reference.pca_error)
                 for trial in _fitted(rows, missing, reference, len(grid), engine):
-                    trials.append(trial)
-                    store.write(f"{folder}/compare.csv", _as_csv(trials).encode())
-            found = Comparison(folder, tuple(trials), known["reference"], n_components, known["pca_error"])
-            if find_spec("matplotlib"):
-                store.write(f"{folder}/compare.svg", drawn(found, last_name(rows.where)).encode())
+                    found = replace(found, trials=(*found.trials, trial))
+                    _save(found, about)
+            if installed():
+                store.write(f"{folder}/compare.svg", _drawn(found, last_name(rows.where)).encode())
             else:
                 run.progress.note(f"compare.svg is not drawn: {INSTALL}, and run this again")
     return found
-
-
-class Candidate(NamedTuple):
-    """A fit of the grid, and its spec."""
-
-    method: str
-    size: int
-    seed: int
-    spec: FitSpec
 
 
 def _named(names: Sequence[str]) -> list[str]:
@@ -342,12 +323,12 @@ def _checked_sizes(rows: Rows, spec: FitSpec, sizes: Sequence[int]) -> list[int]
 
 def _grid(
     rows: Rows, spec: FitSpec, asked: Sequence[tuple[int, int, str]], limit: int | None, engine: Engine, *, strict: bool
-) -> list[Candidate]:
-    """The fits of these sizes, seeds and methods that suit the kernel and the memory limit; notes the others once.
-    Raises SpecError if none is left and, if `strict`, for a method that does not suit the kernel."""
+) -> dict[tuple[str, int, int], FitSpec]:
+    """The fits of these sizes, seeds and methods that suit the kernel and the memory limit, by method, size and seed;
+    notes the others. Raises SpecError if none is left and, if `strict`, for a method that does not suit the kernel."""
     base: dict[str, Any] = {key: getattr(spec, key) for key in FitSpec.model_fields if key not in VARIED}
-    found: dict[tuple[str, int, int], Candidate] = {}
-    noted: set[str] = set()
+    found: dict[tuple[str, int, int], FitSpec] = {}
+    notes = list[str]()
     for size, seed, name in asked:
         method, _, rule = name.partition("/")
         kind = methods.named(method)
@@ -356,24 +337,26 @@ def _grid(
         try:
             fit = FitSpec.checked(**base, method=method, size=own, random_state=seed, **ruled)
             check_peak(plan_fit(rows, fit, engine.threads).peak_bytes, limit, f"{name} is left out at {own:,}")
-            found[name, own, seed] = Candidate(name, own, seed, fit)
-        except (MemoryLimitError, SpecError) as error:
-            if strict and not isinstance(error, MemoryLimitError):
+            found[name, own, seed] = fit
+        except MemoryLimitError as error:
+            notes.append(str(error))
+        except SpecError as error:
+            if strict:
                 raise
-            told = str(error) if isinstance(error, MemoryLimitError) else f"{name} is left out: {error}"
-            if told not in noted:
-                engine.progress.note(told)
-            noted.add(told)
+            notes.append(f"{name} is left out: {error}")
+    for note in dict.fromkeys(notes):
+        engine.progress.note(note)
     if not found:
         raise SpecError("nothing is left to compare: allow more memory, or use smaller sizes")
-    return list(found.values())
+    return found
 
 
-def _claimed(folder: str, about: Mapping[str, Any], *, overwrite: bool) -> tuple[dict[str, Any], list[Trial]]:
-    """The record and the trials of the same comparison in the folder; nothing if there is none. Raises SpecError for a
-    folder with anything else, and for another comparison unless it is to be overwritten."""
-    store, record, table = store_of(folder), f"{folder}/compare.json", f"{folder}/compare.csv"
-    known = read_record(record, f"remove {folder}, and run the same again")
+def _begun(folder: str, about: Mapping[str, Any], r: int, *, overwrite: bool) -> Comparison:
+    """What the folder holds of this comparison of r components. Raises SpecError for a folder with anything else, and
+    for another comparison unless it is to be overwritten."""
+    store, record = store_of(folder), f"{folder}/compare.json"
+    advice = f"remove {folder}, and run the same again"
+    known = read_record(record, advice)
     if known is None:
         unfinished = {"compare.json" + PARTIAL}
         if store.exists(folder) and not (store.is_folder(folder) and set(store.names(folder)) <= unfinished):
@@ -382,35 +365,35 @@ def _claimed(folder: str, about: Mapping[str, Any], *, overwrite: bool) -> tuple
                 "this one away"
             )
         store.make_folder(folder)
-        write_json(record, about)
-        return {}, []
-    if {key: known.get(key) for key in about} != json.loads(json.dumps(about)):
+    elif {key: known.get(key) for key in about} != json.loads(json.dumps(about)):
         if not overwrite:
             raise SpecError(
                 f"{folder} already holds {output.other(known, about)}: choose another folder, or replace it with "
                 "--overwrite (overwrite=True in Python)"
             )
-        store.remove_file(table)
-        write_json(record, about)
-        return {}, []
-    if not store.exists(table):
-        return known, []
+        known = None
+    if known is None:
+        found = Comparison(folder, (), "", r, math.nan)
+        _save(found, about)
+        return found
     try:
-        with store.open(table) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-            kinds = {"method": str, "size": int, "seed": int} | dict.fromkeys(_NUMBERS, float)
-            return known, [
-                Trial(**{name: kinds[name](value) for name, value in line.items()}) for line in csv.DictReader(text)
-            ]
+        words = known["trials"]
+        trials = [Trial(each["method"], *(kind(each[name]) for name, kind in _NUMBERS.items())) for each in words]
+        return Comparison(folder, tuple(trials), str(known["reference"]), r, float(known["pca_error"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptionError(f"{table} is not a list of trials: move it away, and run the same again") from error
+        raise CorruptionError(f"{record} is not the record of a comparison ({error!r}); {advice}") from error
 
 
-def _as_csv(trials: Sequence[Trial]) -> str:
+def _save(found: Comparison, about: Mapping[str, Any]) -> None:
+    """Write what is known of a comparison: the record, from which it can go on, and the table for readers."""
+    trials = [asdict(each) for each in found.trials]
+    known = {"reference": found.reference, "pca_error": found.pca_error, "trials": trials}
+    write_json(f"{found.path}/compare.json", {**about, **known})
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [part.name for part in fields(Trial)], lineterminator="\n")
+    writer = csv.DictWriter(text, ["method", *_NUMBERS], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, trials))
-    return text.getvalue()
+    writer.writerows(trials)
+    store_of(found.path).write(f"{found.path}/compare.csv", text.getvalue().encode())
 
 
 def _timed(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Model, dict[str, Any]]:
@@ -457,25 +440,24 @@ def _reference(rows: Rows, spec: FitSpec, largest: int, limit: int | None, engin
 
 def _scores(model: Model, X: Array) -> Array:
     """Scores (m, r), float64, of rows X (m, d) in memory."""
-    step = min(len(X), tile_rows(model.columns, model.features.size, model.features.dtype.itemsize))
-    with single_threaded_blas:
-        tiles = model.project((X[start : start + step] for start in range(0, len(X), step)), step)
-        return np.concatenate(list(tiles)).astype(np.float64)
+    return score_rows(ArrayRows(X), model, Engine()).astype(np.float64)
 
 
 def _fitted(
-    rows: Rows, missing: Sequence[Candidate], reference: Reference, count: int, engine: Engine
+    rows: Rows, missing: Mapping[tuple[str, int, int], FitSpec], reference: Reference, count: int, engine: Engine
 ) -> Iterator[Trial]:
     """The fits that are missing, of `count` in all, compared with the reference."""
-    for number, each in enumerate(missing, count - len(missing) + 1):
-        with shown_pass(engine.progress, f"fitting {each.method}, size {each.size:,}"):
-            model, cost = _timed(rows, each.spec.model_copy(update=reference.length), engine)
+    for number, ((method, size, seed), spec) in enumerate(missing.items(), count - len(missing) + 1):
+        with shown_pass(engine.progress, f"fitting {method}, size {size:,}"):
+            model, cost = _timed(rows, spec.model_copy(update=reference.length), engine)
         Y, r = _scores(model, reference.rows), reference.scores.shape[1]
         with single_threaded_blas:
             # With fewer components, an exact direction is outside their span.
             cosine = measures.subspace_cosine(reference.scores, Y) if Y.shape[1] >= r else 0.0
             yield Trial(
-                *each[:3],
+                method,
+                size,
+                seed,
                 **cost,
                 unexplained=model.certificate.unexplained if model.certificate.proven else math.nan,
                 eigenvalue_error=measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
@@ -483,7 +465,7 @@ def _fitted(
                 score_error=measures.score_error(reference.scores, Y),
                 preimage_error=_preimage_error(model, reference.rows, Y),
             )
-        engine.progress.note(f"{number} of {count}: {each.method}, size {each.size:,}, seed {each.seed}")
+        engine.progress.note(f"{number} of {count}: {method}, size {size:,}, seed {seed}")
 
 
 def _preimage_error(model: Model, X: Array, Y: Array) -> float:
@@ -508,34 +490,12 @@ def _pca_error(model: Model, X: Array, r: int) -> float:
     return math.nan if lost is None else lost
 
 
-def drawn(found: Comparison, data: str) -> str:
-    """An SVG file of errors of scores and eigenvalues against seconds of the fit, on logarithmic axes: medians over
-    seeds, with bars from the smallest to the largest."""
-    medians = [each for each in found.medians if not each.exact]
-    with figure_of(10, 5.2) as figure:
-        for axes, measure in zip(figure.subplots(1, 2), ("score_error", "eigenvalue_error"), strict=True):
-            for number, name in enumerate(dict.fromkeys(each.method for each in medians)):
-                line = [each for each in medians if each.method == name]
-                y = np.maximum([getattr(each, measure) for each in line], _SMALLEST)
-                of_seeds = [
-                    [
-                        getattr(trial, measure)
-                        for trial in found.trials
-                        if trial.method == name and trial.size == each.size
-                    ]
-                    for each in line
-                ]
-                bars = [(y - [min(each) for each in of_seeds]).clip(0), ([max(each) for each in of_seeds] - y).clip(0)]
-                axes.errorbar([each.seconds for each in line], y, [bar.tolist() for bar in bars], color=PALETTE[number],
-                              marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)  # fmt: skip
-            for exact in (each for each in found.medians if each.exact):
-                axes.axvline(exact.seconds, color=INK, linestyle="--", linewidth=1, label="exact")
-            axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", title=measure.replace("_", " "))
-            plain_ticks(axes.xaxis, numticks=12)
-            plain_ticks(axes.yaxis, "%", 100, numticks=12)
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5)
-        figure.suptitle(f"{data}; errors against {found.reference.partition(' (')[0].partition(',')[0]}", fontsize=11)
-        errors = "; ".join(f"{each} {each.score_error:.2%} in {each.seconds:.2g} s" for each in medians)
-        alt = f"Error of the scores and of the eigenvalues against time. Scores: {errors}."
-        return standalone(figure, "compare", alt)
+def _drawn(found: Comparison, data: str) -> str:
+    """An SVG file of the errors of scores and eigenvalues against the time of the fit."""
+    with figure_of(10, 5) as figure:
+        for axes, error in zip(figure.subplots(1, 2), ("score_error", "eigenvalue_error"), strict=True):
+            comparison(found, error, axes=axes).legend().remove()  # one for both follows
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        against = found.reference.partition(" (")[0].partition(", since")[0]
+        figure.suptitle(f"{data}; errors against {against}", fontsize=11)
+        return svg_of(figure, "compare", f"Error of the scores and of the eigenvalues against time. {found.advice}")

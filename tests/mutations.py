@@ -104,7 +104,7 @@ FAULTS = [
     Fault("bigkpca/workflows/scheduled/night.py", "and block.start >= asked.first", "", "rows that readers see change"),
     Fault("bigkpca/workflows/scheduled/finding.py", "int(done) if waits else", "", "fill values as rows"),
     Fault("bigkpca/estimator/__init__.py", "rows, self.noise, engine", "rows, None, engine", "score"),
-    Fault("bigkpca/reporting/report_data.py", '_labels_stamp(labels, source["path"])', "None", "old labels stay"),
+    Fault("bigkpca/reporting/__init__.py", "if file.read() == page:", "if True:", "old reports stay"),
     Fault("bigkpca/comparing.py", "_LITTLE_LONGER * min(", "_LITTLE_LONGER * max(", "advises slow fits"),
     Fault(
         "bigkpca/serving/__init__.py", "if given is not None and names", "if False and names", "columns in any order"

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 FOLDERS = ("bigkpca", "tests", "benchmarks", "docs", "deploy")
 BESIDE = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml", ".gitignore"}
-NOT_PYTHON = {"bigkpca/py.typed", "bigkpca/reporting/page.html"}
+NOT_PYTHON = {"bigkpca/py.typed"}
 # One file of each kind that tests read.
 READ_BY_TESTS = {"docs/getting-started.md", "docs/preimages.png", "tests/hard_data/once_wrong.json"}
 READ_BY_TESTS |= {"deploy/certificates.sh", "deploy/docker/.gitignore", "deploy/docker/compose.yaml"}

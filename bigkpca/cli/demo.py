@@ -20,8 +20,8 @@ from bigkpca.data.stores import store_of
 from bigkpca.errors import Array
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.ingesting import ingest
-from bigkpca.plots.style import INSTALL
-from bigkpca.reporting import installed, report
+from bigkpca.plots.style import INSTALL, installed
+from bigkpca.reporting import report
 from bigkpca.storage.describe import model_info
 from bigkpca.workflows import fit, transform
 

@@ -1,66 +1,241 @@
-"""Rows that figures show: a bounded number of them, their scores, and their labels or values."""
+"""Figures of rows: their scores, and how unusual they are. Each shows a bounded number of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bigkpca.data.blocks import tile_rows
-from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows, take
-from bigkpca.data.stores import expanded, is_path
-from bigkpca.errors import Array, BigKPCAError, SpecError
-from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.execution.progress import Progress, shown_pass
-from bigkpca.numerics.linear_pca import spread
+from bigkpca.data.opening import open_rows, path_of
+from bigkpca.data.rows import ArrayRows, Rows
+from bigkpca.data.stores import AnyPath, expanded, is_path
+from bigkpca.errors import Array, SpecError
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.passes import read_rows
+from bigkpca.execution.progress import Progress
+from bigkpca.execution.projection import check_columns, score_rows, statistics_of_rows
+from bigkpca.numerics.calibration import COMBINED, REASONS
 from bigkpca.numerics.model import Model
-from bigkpca.plots.style import PALETTE
+from bigkpca.plots.style import (
+    PALETTE,
+    check_axes,
+    dots,
+    ink,
+    label_colors,
+    legend,
+    own_or_new,
+    plain_ticks,
+)
 from bigkpca.storage import groups
-from bigkpca.workflows.inputs import dataset_at, feature_store, names_of, open_labels
+from bigkpca.storage.models import AnyModel, model_of
+from bigkpca.workflows.flags import checked_flag
+from bigkpca.workflows.inputs import dataset_at, feature_store, names_of, open_labels, open_scores, unchanged
 
-MAX_SCORES = 65_536  # rows shown, if their scores are given
-_MAX_PROJECTED = 20_000  # rows shown, if they must be projected first
-_MAX_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
-_SAMPLE_VALUES = 4e6  # values of rows, from which relations to columns are computed
-_FEWEST_SAMPLED = 8
-_MAX_BYTES = 64_000_000  # of scores in memory
-_PARTS = 32  # of a reading of rows, after which progress is shown
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_SCORES = 65_536  # rows shown, if their scores are given
+_MOST_PROJECTED = 20_000  # rows shown, if they must be projected first
+_MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
+_MOST_BYTES = 256_000_000  # of rows in memory
 _STRETCHES = 64  # of consecutive rows
+_LEAST = 1e-3  # of the limit: smaller rarities are drawn there
+
+
+def scores(
+    model: AnyModel,
+    data: Any = None,
+    components: tuple[int, int] = (1, 2),
+    *,
+    scores: Any = None,
+    color: Any = None,
+    cmap: Any = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw the scores of two components, a dot for each row, coloured by label or by value.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d), optional
+        Rows whose scores to draw; by default the rows that were fitted, if they are on disk.
+    components : two ints
+        Components along x and y, counted from 1.
+    scores : path or array of shape (n, r), optional
+        Scores in place of `data`: a feature store written by `transform`, the output of a job, or an array.
+    color : array of shape (n,), path, or name, optional
+        Labels or values of the rows: in memory, a .npy file, a Zarr array, a dataset, or the name of an array beside
+        the rows. Dates, and numbers with more than twelve distinct values, have a colour bar; of other labels, the
+        rarest are "other" if there are more than twelve.
+    cmap : str or Colormap, optional
+        Colours of values; by default those of the current style. Labels have the colours in which the style draws
+        lines, if it has enough.
+    axes : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    SpecError
+        Rows that are gone, components that do not exist, or not one color for each row.
+
+    Notes
+    -----
+    Draws at most 65,536 rows, in evenly spaced stretches, and at most 20,000 that it has to project first. Makes no
+    pass over the data.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 4))
+    >>> kpca = KernelPCA(3, random_state=0).fit(X)
+    >>> axes = bigkpca.plots.scores(kpca, X, (2, 3), color=X[:, 0] > 0)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('component 2', 'component 3')
+    """
+    check_axes(axes)
+    fitted = model_of(model)
+    try:
+        x, y = components
+    except (TypeError, ValueError):
+        raise SpecError(f"components={components!r}: give two numbers, e.g. (1, 2)") from None
+    shown = shown_scores(fitted, data, scores)
+    pair = component_index(x, shown.scores.shape[1]), component_index(y, shown.scores.shape[1])
+    values = None if color is None else values_of_rows(color, shown)
+    axes = own_or_new(axes)
+    draw_scores(axes, shown.scores, pair, values, cmap)
+    return axes
+
+
+def unusual(
+    model: AnyModel,
+    data: Any = None,
+    *,
+    scores: AnyPath | None = None,
+    flag: float | str = 0.01,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw how rare the residuals of rows and their distances from the mean are, with the limit above which rows are
+    flagged.
+
+    Both are -log p, where p is the share of calibration rows with at least this value. The rarer of the two is compared
+    with the limit, and a flagged row has its colour.
+
+    Parameters
+    ----------
+    model : Model, path of one, or fitted KernelPCA
+        A model with calibration rows.
+    data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d), optional
+        Rows to draw; by default the rows that were fitted, if they are on disk.
+    scores : path, optional
+        In place of `data`: a feature store with flags, or the output of a job with flags. Its share is then drawn.
+    flag : float or str
+        The share of ordinary rows that may be flagged, such as 0.01 or "1%".
+    axes : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Both scales are logarithmic.
+
+    Raises
+    ------
+    SpecError
+        A model without calibration rows, a share that they cannot show, rows that are gone, or scores without flags.
+
+    Notes
+    -----
+    Draws at most 65,536 rows of a feature store, or 20,000 other rows, in evenly spaced stretches. Source:
+    `docs/numerics.md`, section 23.
+    """
+    check_axes(axes)
+    fitted = model_of(model)
+    calibration = fitted.check_calibrated()
+    alpha: Any
+    if scores is None:
+        rows, alpha = rows_of(fitted, data), checked_flag(flag, fitted)
+        X = read_rows(rows, _numbers_to_project(rows, fitted), Engine())
+        statistics = statistics_of_rows(ArrayRows(X), fitted, Engine()).T
+        flags = calibration.flags(statistics, float(calibration.limits(alpha)[COMBINED]))
+    else:
+        if (place := feature_store(scores)) is None:
+            raise SpecError("flags are in a feature store: pass the path that bigkpca transform --flag wrote")
+        alpha = (groups.describe(place) or {}).get("flag")
+        if alpha is None:
+            raise SpecError(f"{place} has no flags: write them with bigkpca transform --flag 1% (flag=0.01 in Python)")
+        shown = shown_scores(fitted, data, scores)
+        left, flags = (
+            _stored_values(groups.open_values(place, name), shown.numbers) for name in ("residual", "flagged")
+        )
+        statistics = calibration.statistics(shown.scores, left)
+    limit, parts = float(calibration.limits(alpha)[COMBINED]), calibration.rarities(statistics[:COMBINED])[:COMBINED]
+    known, least = np.isfinite(parts).all(axis=0), _LEAST * limit
+    at, flags = np.maximum(parts[::-1, known], least), flags[known]
+    axes = own_or_new(axes)
+    for code, color in enumerate(("0.5", "C1", "C0")):
+        here = flags == code
+        if here.any():
+            word = f"flagged: {REASONS[code]}" if code else "not flagged"
+            dots(axes, *at[:, here], color=color, label=f"{here.sum():,} {word}")
+    axes.plot([least, limit, limit], [limit, limit, least], "--", color=ink(), label=f"limit for {100 * alpha:.3g}%")
+    axes.set(xscale="log", yscale="log", xlabel="rarity of the distance", ylabel="rarity of the residual")
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_ticks(axis)
+    legend(axes)
+    return axes
 
 
 @dataclass(frozen=True)
 class ShownScores:
-    """Scores (m, r), float64, of the rows with these ascending `numbers` (m,), of `total` rows."""
+    """Scores (m, r), float64, of the rows with these ascending `numbers` (m,), of `total` rows; `source` is the path of
+    the rows, if they have one."""
 
     total: int
     numbers: Array
     scores: Array
+    source: str | None
 
 
-def read_scores(scores: Rows, model: Model, progress: Progress) -> ShownScores:
-    """At most 65,536 of these scores."""
-    total = scores.shape[0]
-    numbers = spread_row_numbers(total, min(MAX_SCORES, _MAX_BYTES // (8 * model.components)))
-    progress.note(f"reading {len(numbers):,} of {total:,} scores")
-    return ShownScores(total, numbers, taken(scores, numbers, "reading scores", progress).astype(np.float64))
+def shown_scores(
+    model: Model, data: Any = None, scores: Any = None, array: str | None = None, progress: Progress | None = None
+) -> ShownScores:
+    """Some of these scores, or of the scores of these rows; by default of those that were fitted. Raises SpecError."""
+    if data is not None and scores is not None:
+        raise SpecError("data and scores exclude each other: pass rows, or their scores")
+    engine, source = Engine(progress=progress or Progress()), model.provenance["identity"]["path"]
+    if scores is not None:
+        rows = open_scores(model, scores)
+        if (place := feature_store(scores)) is not None:
+            source = (groups.describe(place) or {})["input"]["path"]
+        numbers = spread_row_numbers(rows.shape[0], min(_MOST_SCORES, _MOST_BYTES // (8 * rows.shape[1])))
+        with unchanged(rows):
+            found = read_rows(rows, numbers, engine)
+    else:
+        rows = rows_of(model, data, array)
+        source = source if data is None else path_of(data)
+        numbers = _numbers_to_project(rows, model)
+        with unchanged(rows):
+            found = score_rows(ArrayRows(read_rows(rows, numbers, engine)), model, engine)
+    return ShownScores(rows.shape[0], numbers, found.astype(np.float64), source)
 
 
-def project_rows(rows: Rows, model: Model, progress: Progress, most: int = _MAX_PROJECTED) -> ShownScores:
-    """Scores of at most `most` of these rows, and of fewer if that would take long."""
-    total, affordable = rows.shape[0], int(_MAX_PRODUCTS / (model.features.size * model.columns))
-    most = min(most, _MAX_BYTES // (8 * model.components), max(1000, affordable))
-    numbers = spread_row_numbers(total, most)
-    step, found = tile_rows(model.columns, model.features.size, 8), []
-    with shown_pass(progress, "projecting", len(numbers)) as advance, single_threaded_blas:
-        for start in range(0, len(numbers), step):
-            X = take(rows, numbers[start : start + step])
-            found += list(model.project([X], len(X)))
-            advance(len(X))
-    return ShownScores(total, numbers, np.concatenate(found).astype(np.float64))
+def rows_of(model: Model, data: Any = None, array: str | None = None) -> Rows:
+    """These rows, or else those that were fitted. Raises SpecError if they do not fit the model, or are gone."""
+    path = model.provenance["identity"]["path"]
+    if data is None and path is None:
+        raise SpecError("the rows were in memory and were not kept: pass rows (data) or their scores")
+    rows = open_rows(path if data is None else data, array)
+    check_columns(rows, model)
+    return rows
+
+
+def _numbers_to_project(rows: Rows, model: Model) -> Array:
+    """The numbers of as many of these rows as are read and projected within seconds."""
+    n, d = rows.shape
+    most = min(_MOST_PROJECTED, max(1000, int(_MOST_PRODUCTS / (model.features.size * d))))
+    return spread_row_numbers(n, min(most, max(1, _MOST_BYTES // (rows.dtype.itemsize * d))))
 
 
 def spread_row_numbers(n: int, most: int) -> Array:
@@ -72,109 +247,83 @@ def spread_row_numbers(n: int, most: int) -> Array:
     return np.unique(starts[:, None] + np.arange(length))
 
 
-def taken(rows: Rows, numbers: Array, title: str, progress: Progress) -> Array:
-    """The rows with these ascending numbers, read in a few dozen parts."""
-    found = []
-    with shown_pass(progress, title, len(numbers)) as advance:
-        for part in np.array_split(numbers, min(_PARTS, len(numbers))):
-            found.append(take(rows, part))
-            advance(len(part))
-    return np.concatenate(found)
+def component_index(number: Any, r: int) -> int:
+    """The position of a component that is counted from 1. Raises SpecError if it does not exist."""
+    if not isinstance(number, int | np.integer) or not 1 <= number <= r:
+        raise SpecError(f"there is no component {number!r}: they are counted from 1, and the last one is {r}")
+    return int(number) - 1
 
 
-def sampled_rows(rows: Rows, numbers: Array, progress: Progress) -> tuple[Array, Array]:
-    """Positions (k,) of some of the rows with these numbers, as many as hold four million values, and the rows
-    (k, d)."""
-    at = spread(len(numbers), max(_FEWEST_SAMPLED, int(_SAMPLE_VALUES / rows.shape[1])))
-    return at, taken(rows, numbers[at], "reading rows", progress)
-
-
-def source_of(model: Model, scores: Any) -> Mapping[str, Any]:
-    """The fingerprint of the rows that the scores belong to, or else of the rows that were fitted."""
-    place = None if scores is None else feature_store(scores)
-    source: Mapping[str, Any] = manifest_of(place)["input"] if place else model.provenance["identity"]
-    return source
-
-
-def manifest_of(path: str) -> Mapping[str, Any]:
-    """The manifest of a finished feature store."""
-    return groups.describe(path) or {}
-
-
-def input_rows(source: Mapping[str, Any], model: Model, array: str | None = None) -> tuple[Rows | None, list[str]]:
-    """The rows with this fingerprint if they still exist, and notes about them."""
-    if source["path"] is None:
-        return None, ["the rows were in memory and were not kept"]
-    try:
-        rows = open_rows(source["path"], array)
-    except BigKPCAError as error:
-        return None, [f"the rows cannot be read ({error})"]
-    if rows.shape[1] != model.columns:
-        return None, [f"{rows.where} has {rows.shape[1]} columns now, and the model takes {model.columns}"]
-    if rows.fingerprint()["stamp"] != source["stamp"]:
-        return rows, [f"{rows.where} was written again since: its rows may be others than those of the fit"]
-    return rows, []
-
-
-def values_of_rows(given: Any, source: str | None, total: int, numbers: Array) -> Array:
-    """The values, or names in place of numbers of categories, of the rows with these ascending numbers, (m,): from an
-    array (total,) in memory, or from a path, or the name of an array beside the rows at `source`.
-
-    Raises SpecError if there are none, or not one for each row.
-    """
-    values, where = open_labels(expanded(given), source) if is_path(given) else (np.asarray(given), "color")
-    if values.shape != (total,):
-        held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
-        raise SpecError(f"{where} holds {held}, and there are {total:,} rows: one label for each row is needed")
-    found = stored_values(values, numbers)
+def values_of_rows(given: Any, shown: ShownScores) -> Array:
+    """The labels or values (m,) of the rows that are shown: from an array of all rows in memory, from a path, or the
+    name of an array beside the rows. Numbers of categories become their names. Raises SpecError if there are none, or
+    not one for each row."""
     if is_path(given):
-        return named(found, where)
+        values, where = open_labels(expanded(given), shown.source)
+    else:
+        values, where = np.asarray(given), "color"
+    # Rows may have been appended since, and values beside them; the earlier ones keep their numbers.
+    grown = where == shown.source and values.shape > (shown.total,)
+    if values.shape != (shown.total,) and not grown:
+        held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
+        raise SpecError(f"{where} holds {held}, and there are {shown.total:,} rows: one label for each row is needed")
+    found = _stored_values(values, shown.numbers)
+    categories = (dataset_at(where) or {}).get("categories") if is_path(given) else None
+    if categories:
+        found = names_of(found, categories, where)
+    if found.dtype.kind in "iufM" and not np.isfinite(found).any():
+        raise SpecError(f"{where} has no finite value: pass numbers, labels, or nothing")
     return found.astype(str) if found.dtype.kind in "OT" else found
 
 
-def named(values: Array, where: str) -> Array:
-    """The values; names in place of the numbers of categories that the dataset at `where` describes."""
-    categories = (dataset_at(where) or {}).get("categories")
-    return names_of(values, categories, where) if categories else values
-
-
-def stored_values(array: Any, numbers: Array) -> Array:
+def _stored_values(array: Any, numbers: Array) -> Array:
     """Values (m,) of an array (n,) at ascending numbers: one read for each stretch of consecutive numbers."""
     stretches = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
 
 
-@dataclass(frozen=True)
-class RowLabels:
-    """The label of each row as text, and the distinct labels in the order of the legend."""
+def draw_scores(axes: Axes, Y: Array, pair: tuple[int, int], values: Array | None = None, cmap: Any = None) -> None:
+    """Scores Y (m, r) of two components, coloured by labels or values (m,), in an order in which none covers others."""
+    from matplotlib.colors import to_rgba_array
 
-    values: Array  # (m,), text
-    names: tuple[str, ...]
-
-
-def as_labels(values: Array) -> RowLabels:
-    """Values as labels: text, numbers, or bins of numbers that hardly repeat; at most twelve."""
-    distinct, counts = np.unique(values, return_counts=True)
-    most = len(PALETTE)
-    if values.dtype.kind == "f" and len(distinct) > most:
-        # Five bins, each with a fifth of the rows.
-        edges = np.quantile(values, np.linspace(0, 1, 6))
-        names = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
-        band = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, 4)
-        return RowLabels(np.array(names)[band], tuple(dict.fromkeys(names[i] for i in np.unique(band))))
-    words = values.astype(str)
-    if len(distinct) > most:
-        common = np.sort(distinct[np.argsort(-counts, kind="stable")[: most - 1]])
-        words = np.where(np.isin(values, common), words, "other")
-        return RowLabels(words, (*common.astype(str).tolist(), "other"))
-    return RowLabels(words, tuple(distinct.astype(str).tolist()))
+    order = np.random.default_rng(0).permutation(len(Y))
+    at = Y[order][:, pair].T
+    axes.set(xlabel=f"component {pair[0] + 1}", ylabel=f"component {pair[1] + 1}")
+    if values is None:
+        dots(axes, *at, color="C0")
+    elif values.dtype.kind in "iufM" and len(np.unique(values)) > len(PALETTE):
+        _draw_valued(axes, at, values[order], cmap)
+    else:
+        codes, words = _coded(values)
+        colors = label_colors(len(words))
+        dots(axes, *at, color=to_rgba_array(colors)[codes[order]])
+        for word, color in zip(words, colors, strict=False):
+            axes.plot([], [], "o", color=color, label=word)
+        legend(axes)
 
 
-def coloring(values: Array) -> RowLabels | Array:
-    """Labels, or the values themselves if they are dates or numbers with more than twelve distinct values.
+def _coded(values: Array) -> tuple[Array, list[str]]:
+    """Codes (m,) of labels, and their names, of which the last stands for the rarest labels if there are too many."""
+    distinct, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    words, most = distinct.astype(str).tolist(), len(PALETTE)
+    if len(words) <= most:
+        return codes, words
+    kept = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+    renumbered = np.full(len(words), most - 1)
+    renumbered[kept] = np.arange(most - 1)
+    return renumbered[codes], [*(words[i] for i in kept), "other"]
 
-    Raises SpecError if no value is finite.
-    """
-    if values.dtype.kind in "iufM" and not np.isfinite(values).any():
-        raise SpecError("color has no finite value: pass numbers, labels, or nothing")
-    return values if values.dtype.kind in "iufM" and len(np.unique(values)) > len(PALETTE) else as_labels(values)
+
+def _draw_valued(axes: Axes, at: Array, values: Array, cmap: Any) -> None:
+    """Dots with a colour bar; those of rows without a value are grey."""
+    import matplotlib.dates as dates
+
+    ticks: dict[str, Any] = {}
+    if values.dtype.kind == "M":
+        of_dates: Any = dates  # which has no types
+        values, locator = np.asarray(of_dates.date2num(values)), of_dates.AutoDateLocator()
+        ticks = {"ticks": locator, "format": of_dates.ConciseDateFormatter(locator)}
+    known = np.isfinite(values)
+    if not known.all():
+        dots(axes, *at[:, ~known], color="0.5", alpha=0.2)
+    axes.figure.colorbar(dots(axes, *at[:, known], c=values[known], cmap=cmap), ax=axes, **ticks)

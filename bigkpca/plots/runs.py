@@ -1,50 +1,118 @@
-"""Drift over the runs of a job."""
+"""Figures of runs: drift over the runs of a job, and error against time over the fits of a comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bigkpca.data.opening import path_of
-from bigkpca.data.stores import store_of
-from bigkpca.plots.style import current_colors, whole_ticks
+from bigkpca.data.stores import AnyPath, store_of
+from bigkpca.errors import SpecError, unknown_name
+from bigkpca.plots.style import (
+    check_axes,
+    ink,
+    label_colors,
+    legend,
+    own_or_new,
+    plain_ticks,
+)
 from bigkpca.storage.runs import ENDING, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-@dataclass(frozen=True)
-class DriftOfRun:
-    """How far the new rows of a scheduled run were from those of the fit."""
-
-    run: int
-    finished: str  # UTC, ISO 8601
-    figure: float
-    threshold: float
-    outside: int
-    rows: int
+_ERRORS = ("score_error", "eigenvalue_error", "preimage_error")
+_SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
+_MARKERS = "osD^vPX*"
 
 
-def drift_of_runs(out: Any) -> tuple[DriftOfRun, ...] | None:
-    """The drift of each run of the job with this output, oldest first; None if it is not the output of a job."""
-    path = None if out is None else path_of(out)
+def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
+    """Draw the drift of the runs of a job, with its threshold, from their records: see `docs/scheduled.md`.
+
+    Parameters
+    ----------
+    out : path
+        The output of the job.
+    axes : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    SpecError
+        Not the output of a job, or no run of it has recorded drift.
+    """
+    check_axes(axes)
+    found = runs_with_drift(out)
+    if found is None:
+        raise SpecError(f"{out} is not the output of a job: pass the path that bigkpca run writes")
+    if not found:
+        raise SpecError(f"no run of {out} has recorded drift yet: run the job on new rows first (bigkpca run)")
+    runs, figures, thresholds = np.array([[each[key] for key in ("run", "figure", "threshold")] for each in found]).T
+    above, top = figures > thresholds, max(1.25 * max(figures.max(), thresholds.max()), 0.1)
+    axes = own_or_new(axes)
+    axes.step(runs, thresholds, where="mid", color="C1", linestyle="--", label="threshold")
+    axes.plot(runs, figures, "-o", color="C0", linewidth=1, markersize=4, label="drift")
+    axes.plot(runs[above], figures[above], "o", color="C1", markersize=6)
+    axes.set(xlabel="run", ylabel="drift", xlim=(runs[0] - 0.5, runs[-1] + 0.5), ylim=(-0.02 * top, top))
+    axes.locator_params(axis="x", integer=True)
+    legend(axes)
+    return axes
+
+
+def runs_with_drift(out: Any) -> list[dict[str, Any]] | None:
+    """The records of the runs that measured drift, oldest first; None if this is not the output of a job."""
+    path = path_of(out)
     if path is None or not store_of(path).exists(path + ENDING):
         return None
-    names = [each.name for each in fields(DriftOfRun)]
-    found = [{**record, **record["drift"]} for record in read_records(path) if isinstance(record.get("drift"), dict)]
-    return tuple(DriftOfRun(*(each[name] for name in names)) for each in found)
+    return [record | record["drift"] for record in read_records(path) if isinstance(record.get("drift"), dict)]
 
 
-def draw_drift(axes: Axes, runs: Sequence[DriftOfRun]) -> None:
-    """Drift of each run with its threshold; runs above it stand out."""
-    colors = current_colors()
-    numbers, figures, thresholds = zip(*((each.run, each.figure, each.threshold) for each in runs), strict=True)
-    above = [each for each in runs if each.figure > each.threshold]
-    top = max(1.15 * max(*figures, *thresholds), 0.1)
-    axes.step(numbers, thresholds, where="mid", color=colors.second, linestyle="--", label="threshold")
-    axes.plot(numbers, figures, "-o", color=colors.accent, linewidth=1, markersize=4, label="drift")
-    axes.plot([each.run for each in above], [each.figure for each in above], "o", color=colors.second, markersize=6)
-    axes.set(xlabel="run", ylabel="drift", xlim=(numbers[0] - 0.5, numbers[-1] + 0.5), ylim=(-0.02 * top, 1.1 * top))
-    whole_ticks(axes)
+def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = None) -> Axes:
+    """Draw the error of the fits of a comparison against their time.
+
+    Marks are fits, and a line joins the medians over seeds of the sizes of a method. A dashed line is the time of the
+    exact fit.
+
+    Parameters
+    ----------
+    found : Comparison
+        What `bigkpca.compare` returned.
+    error : "score_error", "eigenvalue_error" or "preimage_error"
+        See `Trial`.
+    axes : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Both scales are logarithmic.
+
+    Raises
+    ------
+    SpecError
+        Not a comparison, or an unknown error.
+    """
+    check_axes(axes)
+    if not hasattr(found, "medians"):
+        raise SpecError(f"a {type(found).__name__} is not a comparison: pass what bigkpca.compare returned")
+    if error not in _ERRORS:
+        raise unknown_name("error", error, _ERRORS)
+    medians = [each for each in found.medians if not each.exact]
+    names = list(dict.fromkeys(each.method for each in medians))
+    axes = own_or_new(axes)
+    for name, color, marker in zip(names, label_colors(len(names)), _MARKERS * len(names), strict=False):
+        for fits, how in ((found.trials, {"linestyle": "none", "alpha": 0.4}), (medians, {"label": name})):
+            own = [each for each in fits if each.method == name]
+            y = 100 * np.maximum([getattr(each, error) for each in own], _SMALLEST)
+            axes.plot([each.seconds for each in own], y, color=color, marker=marker, markersize=5, **how)
+    for each in found.medians:
+        if each.exact:
+            axes.axvline(each.seconds, color=ink(), linestyle="--", linewidth=1, label="exact")
+    axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=error.replace("_", " ") + ", %")
+    plain_ticks(axes.xaxis)
+    plain_ticks(axes.yaxis)
+    legend(axes)
+    return axes

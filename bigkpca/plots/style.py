@@ -1,8 +1,7 @@
-"""The style of figures: the colours of the current style of Matplotlib, axes, and ticks."""
+"""What all figures share: colours, axes, ticks and legends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,44 +16,17 @@ PALETTE = (
     "#1155cc", "#ddcc00", "#bb0011", "#77ddff", "#665566", "#aa88ff", "#dd6600", "#aa9977", "#557755", "#aaddaa",
     "#0088aa", "#ee99bb",
 )  # fmt: skip
+MOST_VECTORS = 500  # dots of a plot, or points of a line, that a vector graphic holds one by one
 
 
-@dataclass(frozen=True)
-class Colors:
-    """Colours of text, of the background, and of the first two things that are drawn."""
-
-    ink: str
-    paper: str
-    accent: str
-    second: str
-
-
-def current_colors() -> Colors:
-    """The colours of the current style: a report and a user have different ones."""
-    from matplotlib import rcParams
-
-    ink = rcParams["text.color"]
-    papers = [color for color in (rcParams["axes.facecolor"], rcParams["figure.facecolor"]) if color != "none"]
-    accent, second, *_ = *_cycle(), ink, ink
-    return Colors(ink, next(iter(papers), "white"), accent, second)
-
-
-def label_colors(count: int) -> tuple[str, ...]:
-    """A colour for each of `count` labels: from the current style if it has enough, or else from PALETTE."""
-    cycle = _cycle()
-    return cycle if len(cycle) >= count else PALETTE
-
-
-def _cycle() -> tuple[str, ...]:
-    """The distinct colours of the current style, in the order in which lines take them."""
-    from matplotlib import rcParams
-
-    return tuple(dict.fromkeys(rcParams["axes.prop_cycle"].by_key().get("color", PALETTE)))
+def installed() -> bool:
+    """Whether the library that draws figures is installed."""
+    return find_spec("matplotlib") is not None
 
 
 def check_axes(axes: Any) -> None:
     """Raise SpecError unless Matplotlib is installed, and `axes` is None or one Axes."""
-    if not find_spec("matplotlib"):
+    if not installed():
         raise SpecError(f"plots need matplotlib: {INSTALL}")
     from matplotlib.axes import Axes
 
@@ -73,37 +45,40 @@ def own_or_new(axes: Axes | None, height: float | None = None) -> Axes:
     return pyplot.subplots(figsize=(width, height or usual), layout="constrained")[1]
 
 
-def plain_ticks(axis: Any, unit: str = "", scale: float = 1.0, **where: Any) -> None:
-    """Label a logarithmic axis with plain numbers, `scale` times the values, without exponents."""
+def ink() -> Any:
+    """The colour of text in the current style."""
+    from matplotlib import rcParams
+
+    return rcParams["text.color"]
+
+
+def label_colors(count: int) -> tuple[str, ...]:
+    """A colour for each of `count` labels: from the current style if it has enough, or else from PALETTE."""
+    from matplotlib import rcParams
+
+    cycle = tuple(dict.fromkeys(rcParams["axes.prop_cycle"].by_key().get("color", ())))
+    return cycle if len(cycle) >= count else PALETTE
+
+
+def dots(axes: Axes, x: Any, y: Any, **how: Any) -> Any:
+    """A scatter plot; more dots are smaller and lighter, and a picture in a vector graphic."""
+    crowd = max(len(x), 2000) / 2000
+    size, light = max(3.2 / crowd**0.25, 1.2), {"alpha": max(crowd**-0.5, 0.25)}
+    return axes.scatter(x, y, s=size**2, linewidth=0, rasterized=len(x) > MOST_VECTORS, **(light | how))
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers, without exponents."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), **where))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{scale * value:g}{unit}"))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
-def whole_ticks(axes: Axes) -> None:
-    """Ticks at whole numbers only, along x."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
-
-
-def without_frame(axes: Axes) -> None:
-    """No frame, grid or tick marks, as around pictures."""
-    axes.grid(visible=False)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-
-
-def legend_beside(axes: Axes) -> None:
-    """A legend to the right of the axes, where it covers nothing."""
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def legend_above(axes: Axes) -> None:
-    """A legend above the axes, where it covers no data, if anything has a label; in one column where words are long."""
+def legend(axes: Axes) -> None:
+    """A legend above the axes, where it covers no data, in as many columns as fit."""
     words = axes.get_legend_handles_labels()[1]
-    columns = len(words) if sum(map(len, words)) < 28 else 1
-    if words:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2)
+    columns = max(1, min(5, len(words), 48 // (6 + max(map(len, words)))))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2, columnspacing=1)

@@ -1,35 +1,38 @@
-"""Draw a report of a model: one self-contained HTML page on how good it is and what it found.
+"""Draw a report of a model: one self-contained HTML page with its facts and figures.
 
-report_data    scores, rows, labels and columns of a bounded number of rows, and how scores go with columns
-drawing        Matplotlib figures as inline SVG with text alternatives
-figures        the figures of a report, most of them those of `bigkpca.plots`
-text           the sentences
-page           titles, cards and tables, and the HTML page
+drawing   figures as SVG in the colours of the page
+page      facts, the table of components, and the page
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
+from bigkpca import plots
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, last_name, store_of
-from bigkpca.errors import SpecError, changed
+from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
-from bigkpca.plots.style import INSTALL
-from bigkpca.reporting import page, text
-from bigkpca.reporting.page import MARK, render
-from bigkpca.reporting.report_data import ReportData, collect_report_data, request_digest
+from bigkpca.plots.models import picture_shape
+from bigkpca.plots.rows import draw_scores, rows_of, shown_scores, values_of_rows
+from bigkpca.plots.runs import runs_with_drift
+from bigkpca.plots.style import INSTALL, installed
+from bigkpca.reporting.drawing import VARIABLES, figure_of, svg_of
+from bigkpca.reporting.page import MARK, facts_of, render
 from bigkpca.spec import FitSpec
-from bigkpca.storage import groups, output
-from bigkpca.storage.describe import model_info
-from bigkpca.storage.models import AnyModel, model_of
+from bigkpca.storage import output
+from bigkpca.storage.models import AnyModel, model_digest, model_of
+from bigkpca.workflows.flags import flagged_rows
+from bigkpca.workflows.inputs import dataset_at, feature_store
+
+_WIDTH, _HEIGHT = 4.8, 3.6  # inches; the page scales figures to the width of a card
+_MOST_COMPONENTS, _PLANES, _MEANT = 60, 4, 6  # components of the spectrum, of maps, and whose meaning is drawn
 
 
 def report(
@@ -37,17 +40,14 @@ def report(
     out: AnyPath,
     *,
     scores: Any = None,
-    labels: AnyPath | None = None,
+    labels: Any = None,
     image_shape: Sequence[int] | None = None,
     array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> str:
-    """Write an HTML report of a model.
-
-    The report says how accurate the approximation of kernel PCA is and, separately, what the components capture, beside
-    linear PCA. It shows scores, pre-images along components, the rows with the largest residuals and the flagged
-    rows, as far as these are available.
+    """Write an HTML report of a model: what was fitted, how accurate the approximation of kernel PCA is, what the
+    components capture, and those figures of `bigkpca.plots` that apply.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ def report(
     scores : str, path or array_like of shape (n, r), optional
         Scores of any rows: a feature store written by `transform`, the output of a job, whose drift is then drawn by
         run, or an array. By default, a bounded sample of the fitted rows is projected, if they still exist.
-    labels : str or path, optional
-        Labels of the rows, (n,): a .npy file, a Zarr array, a dataset, or the name of an array beside the rows. By
-        default the array `y` of the dataset, if there is one.
+    labels : str, path or array_like of shape (n,), optional
+        Labels or values of the rows, as `color` of `bigkpca.plots.scores`. By default the array `y` of the dataset, if
+        there is one.
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
@@ -69,8 +69,7 @@ def report(
     overwrite : bool, default=False
         Replace another report at `out`. Other files are never replaced.
     progress : bool or Progress
-        True shows bars, or lines where there is no terminal; a Progress receives
-        progress and notes.
+        True shows bars, or lines where there is no terminal; a Progress receives progress and notes.
 
     Returns
     -------
@@ -80,32 +79,22 @@ def report(
     Raises
     ------
     SpecError
-        If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or if
-        matplotlib or jinja2 is not installed. Raised before anything is drawn where possible.
-    CorruptionError
-        If the model does not match its digest.
-    IncompleteError
-        If scores are not finished, or changed while they were read, or the disk is full.
+        If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or without
+        Matplotlib.
+    CorruptionError, IncompleteError
+        If the model or scores are damaged, not finished, or changed while they are read; if the disk is full.
     LockedError
         If another process is writing `out`.
 
     Notes
     -----
-    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, however many there are, and the flags of all
-    rows, if the scores have some; makes no pass over the data. Writes `out` only, whole or not at all. The same call on
-    the same files does nothing.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 4))
-    >>> model = bigkpca.fit(X, "model.zarr", n_components=3)
-    >>> bigkpca.report(model, "report.html")
-    'report.html'
+    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, and the flags of all rows, if the scores
+    have some; makes no pass over the data. Writes `out` only, whole or not at all. The same call on the same files
+    draws the same page.
     """
     progress = shown(progress)
     if not installed():
-        raise SpecError(f"a report needs matplotlib and jinja2: {INSTALL}")
+        raise SpecError(f"a report needs matplotlib: {INSTALL}")
     fitted, path = model_of(model), path_of(model) or ""
     out = output.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     output.check_local(out)
@@ -116,51 +105,85 @@ def report(
         )
     if not out.lower().endswith((".html", ".htm")):
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
-    digest = request_digest(fitted, scores, labels, image_shape, array)
-    mark = f'<meta name="bigkpca-request" content="{digest}">'
     store = store_of(out)
     with store.writer(out):
-        if store.exists(out) and mark.encode() in output.head(out):
-            progress.note(f"{out} exists already, of the same model and rows: nothing to do")
-            return out
-        if store.exists(out) and not overwrite:
-            raise SpecError(
-                f"{out} already exists: it is another report; choose another output path, or replace it with "
-                "--overwrite (overwrite=True in Python)"
-            )
-        data = collect_report_data(fitted, scores, labels, image_shape, array, progress)
-        content = _page(fitted, path, data, mark, progress).encode()
-        if request_digest(fitted, scores, labels, image_shape, array) != digest:
-            raise changed(str(path_of(scores) or fitted.provenance["identity"]["path"]))
-        store.write(out, content)
+        page = _page(fitted, path, scores, labels, image_shape, array, progress).encode()
+        if store.exists(out):
+            with store.open(out) as file:
+                if file.read() == page:
+                    progress.note(f"{out} exists already, of the same model and rows: nothing to do")
+                    return out
+            if not overwrite:
+                raise SpecError(
+                    f"{out} already exists: it is another report; choose another output path, or replace it with "
+                    "--overwrite (overwrite=True in Python)"
+                )
+        store.write(out, page)
     return out
 
 
-def installed() -> bool:
-    """Whether the libraries that a report needs are installed."""
-    return all(find_spec(name) for name in ("matplotlib", "jinja2"))
-
-
-def _page(model: Model, path: str, data: ReportData, mark: str, progress: Progress) -> str:
-    facts = model_info(model, path)
-    drawn = (page.capture, page.score_plots, page.components, page.preimages, page.novelty, page.unusual, page.drift)
-    found = []
-    for draw in (lambda *_: page.quality(model), *drawn):
-        if (section := draw(model, data)) is not None:
-            found.append(section)
-            progress.note(f"drawn: {section.title}")
-    source = model.provenance["identity"]["path"]
-    written_by = (groups.describe(path) or {}).get("bigkpca", version("bigkpca"))
-    plan = None if data.rows is None else plan_fit(data.rows, FitSpec.of(model), Engine().threads)
-    return render(
-        request=mark,
-        title="Kernel PCA of " + (last_name(source) if source else "an array"),
-        tiles=text.tiles(model, data),
-        findings=text.findings(model, data) + page.named_columns(data) + text.dominant_column(model, data),
-        sections=found,
-        provenance=text.provenance(model, facts, written_by, plan),
-        choices=facts["choices"],
-        digests={"stamp of the data": model.provenance["identity"]["stamp"], "digest of the model": facts["digest"]},
-        spec=json.dumps(model.provenance["spec"], indent=1),
-        left_out=list(page.left_out(model, data)),
-    )
+def _page(
+    model: Model,
+    path: str,
+    scores: Any,
+    labels: Any,
+    image_shape: Sequence[int] | None,
+    array: str | None,
+    progress: Progress,
+) -> str:
+    """The HTML of a report."""
+    shape, facts, stored = picture_shape(model, image_shape), facts_of(model, path), model.provenance["identity"]
+    drawn: dict[str, Callable[..., Any]] = {"Spectrum": partial(plots.spectrum, model, n_components=_MOST_COMPONENTS)}
+    if model.captured is not None and len(model.variables) > 1:
+        drawn["What all scores explain of columns"] = partial(plots.columns, model)
+    rows, gone = None, ""
+    try:
+        rows = rows_of(model, None, array)
+    except BigKPCAError as error:
+        gone = str(error)
+    if rows is not None or scores is not None:
+        found = shown_scores(model, None, scores, array, progress)
+        facts["rows shown"] = f"{len(found.scores):,} of {found.total:,}"
+        if labels is None and dataset_at(found.source) and store_of(f"{found.source}/y").is_folder(f"{found.source}/y"):
+            labels = found.source  # whose labels are `y`
+        values = None if labels is None else values_of_rows(labels, found)
+        for j in range(0, min(found.scores.shape[1] - 1, _PLANES), 2):
+            name = f"Scores of components {j + 1} and {j + 2}"
+            drawn[name] = partial(draw_scores, Y=found.scores, pair=(j, j + 1), values=values)
+    elif labels is not None:
+        raise SpecError(f"labels need rows, and there are none: {gone}")
+    else:
+        facts["rows shown"] = f"none: {gone}"
+    if rows is not None:
+        if rows.fingerprint()["stamp"] != stored["stamp"]:
+            facts["data"] += ", written again since the fit: its rows may be others"
+        plan = plan_fit(rows, FitSpec.of(model), Engine().threads)
+        facts["memory of a fit"] = f"{plan.array_bytes / 1e6:,.0f} MB of arrays at most on this machine (planned)"
+    for number in range(1, min(_MEANT, model.components) + 1):
+        if rows is not None and model.columns == 2 and model.features.kernel.on_vectors:
+            drawn[f"Contours of component {number}"] = partial(plots.contours, model, rows, number)
+        elif model.decoder is not None:
+            name = f"Pre-images along component {number}"
+            drawn[name] = partial(plots.component, model, number, image_shape=image_shape)
+    place = None if scores is None else feature_store(scores)
+    if place is not None and (flagged := flagged_rows(place)) is not None:
+        facts["unusual rows"] = flagged.share.compared(model.check_calibrated())
+        most = zip(flagged.numbers, flagged.statistic, flagged.reasons, strict=True)
+        facts["most unusual"] = ", ".join(f"row {row} ({value:.4g}, {why})" for row, value, why in most)
+        drawn["Unusual rows"] = partial(plots.unusual, model, scores=place)
+    if scores is not None and (runs := runs_with_drift(scores)):
+        above, last = sum(each["figure"] > each["threshold"] for each in runs), runs[-1]
+        facts["drift"] = f"{last['figure']:.3f} in run {last['run']}; {above} of {len(runs)} runs above the threshold"
+        drawn["Drift of each run"] = partial(plots.drift, scores)
+    facts |= {"digest of the model": model_digest(model), "stamp of the data": str(stored["stamp"])}
+    facts["drawn by"] = f"bigkpca {version('bigkpca')}"
+    figures = []
+    for number, (name, draw) in enumerate(drawn.items()):
+        strip = shape is not None and name.startswith("Pre-images")
+        with figure_of(_WIDTH, 0.4 + _WIDTH / 5 * shape[0] / shape[1] if shape and strip else _HEIGHT) as figure:
+            axes = figure.add_subplot()
+            draw(axes=axes)
+            axes.set_title("")
+            figures.append((name, svg_of(figure, f"figure-{number}", name, VARIABLES)))
+        progress.note(f"drawn: {name}")
+    return render("Kernel PCA of " + (last_name(stored["path"] or "") or "an array"), facts, figures, model)

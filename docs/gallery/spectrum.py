@@ -3,8 +3,8 @@ Eigenvalues and their bounds
 ============================
 
 The :doc:`certificate </certificates>` of a fit with 150 landmarks. Its eigenvalues are
-lower bounds. The exact ones lie in the dark bars with 95 % confidence, and in the light
-bars for certain. Each component is rated solid, fair or doubtful.
+lower bounds. The exact ones lie in the bars with 95 % confidence. Each component is
+rated solid, fair or doubtful.
 """
 
 import matplotlib.pyplot as plt

@@ -17,8 +17,7 @@ import zarr
 from distributed import LocalCluster
 
 import bigkpca
-from bigkpca import reporting
-from bigkpca.cli import main
+from bigkpca.cli import demo, main
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
 from tests.helpers.commands import run
@@ -286,8 +285,8 @@ def test_a_full_disk_is_no_fault_of_the_program(made, monkeypatch):
 @pytest.mark.parametrize("draws", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeypatch):
     if not draws:
-        monkeypatch.setattr(reporting, "find_spec", lambda _: None)
-    elif not reporting.installed():
+        monkeypatch.setattr(demo, "installed", lambda: False)
+    elif not demo.installed():
         pytest.skip("the extra that draws reports is not installed")
     page = tmp_path / "demo" / "report.html"
     for _ in range(2 if draws else 1):
@@ -298,7 +297,7 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeyp
         assert str(tmp_path / "demo" / "scores.zarr") in shown.stdout
         assert (f"report   {page}" in shown.stdout) == draws
         assert ("for a report with figures: pip install 'bigkpca[report]'" in shown.stdout) != draws
-        assert not draws or "What do the components mean?" in page.read_text("utf-8")
+        assert not draws or "Pre-images along component 1" in page.read_text("utf-8")
 
 
 def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):

@@ -1,69 +1,72 @@
 """The report: what its page says, what it is made from, and when it is made again."""
 
+import json
 import os
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-import zarr
 from sklearn.datasets import load_digits
 
 import bigkpca
 from bigkpca import reporting
 from bigkpca.errors import SpecError
-from bigkpca.plots.rows import spread_row_numbers
 from tests.helpers.commands import run
 from tests.helpers.progress import Recorder
-from tests.reporting.conftest import drawn
+from tests.reporting.conftest import facts_of, titles_of
 
 
-def test_the_page_answers_and_has_every_section(page):
-    tiles = dict(re.findall(r"<p>([^<]*)</p><strong>([^<]*)</strong>", page))
-    assert list(tiles) == [
-        "Approximation", "Error of approximation", "Captured in feature space", "Captured of the columns",
+def drawn(model, out, **options):
+    """The page of a report."""
+    return Path(bigkpca.report(model, out, **options)).read_text("utf-8")
+
+
+def test_the_page_states_what_was_fitted_and_how_good_it_is(place, page):
+    facts, model = facts_of(page), bigkpca.load(place / "m.zarr")
+    assert facts["data"] == str(place / "d.zarr")
+    assert facts["rows"] == "1,797 × 64, uint8"
+    assert facts["kernel"].startswith("gaussian (sigma ")
+    assert (facts["landmarks"], facts["components"], facts["pre-images"]) == ("60", "8", "fixed-point")
+    assert "median distance" in facts["chosen: sigma"]
+    assert facts["approximation"].startswith("accurate; components: ")
+    assert re.fullmatch(r"at most \d+\.\d\d% of the variance \(proven\)", facts["out of reach"])
+    assert re.fullmatch(
+        r"\d\d\.\d% of the variance; by the .* at least \d\d\.\d% \(proven\)", facts["captured in feature space"]
+    )
+    assert facts["captured of the columns"].startswith("not known: fit with calibration_rows=2000")
+    assert re.fullmatch(r"\d+ MB of arrays at most on this machine \(planned\)", facts["memory of a fit"])
+    assert facts["rows shown"] == "1,797 of 1,797"
+    assert facts["drawn by"] == f"bigkpca {version('bigkpca')}"
+    along = [f"Pre-images along component {j}" for j in range(1, 7)]
+    assert titles_of(page) == ["Spectrum", "Scores of components 1 and 2", "Scores of components 3 and 4", *along]
+    table = page[page.index("<h2>Components</h2>") :]
+    head, *rows = (re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in re.findall("<tr>(.*?)</tr>", table))
+    assert head == [
+        "component", "eigenvalue", "share of variance", "proven at least", "at most, 95%", "exact (estimate)", "trust",
     ]  # fmt: skip
-    assert tiles["Approximation"] == "Accurate"
-    assert re.match(r"at most \d+\.\d%$", tiles["Error of approximation"])
-    assert re.match(r"at least \d+\.\d%$", tiles["Captured in feature space"])
-    assert re.match(r"\d\d%, PCA \d\d%$", tiles["Captured of the columns"])
-    assert page.index("<summary>Digests and all options") < page.index("digest of the model") < page.index("</main>")
-    titles = re.findall(r"<h2>(.*?)</h2>", page)
-    assert titles == [
-        "How accurate is it?", "What do they capture?", "What did it find?", "What do the components mean?",
-        "What do they keep of a row?", "What is new?", "How was it made?",
-    ]  # fmt: skip
-    for word in ("1 over the rows, beside a sample", "MB of arrays at most", "median distance", "kmeans", "seed",
-                 "1,797 × 64, uint8", f"bigkpca {version('bigkpca')}"):  # fmt: skip
-        assert word in page
+    cells = dict(zip(head, zip(*rows, strict=True), strict=True))
+    assert cells["trust"] == model.certificate.trust
+    assert (np.array(cells["at most, 95%"], float) >= model.certificate.upper).all()  # no nearer than they are
+    assert (np.array(cells["proven at least"], float) <= model.certificate.lower).all()
 
 
-def test_every_figure_has_words_and_ids_of_its_own(page):
+def test_every_figure_has_words_and_ids_of_its_own_and_the_page_needs_nothing_else(page):
     drawings = re.findall(r'<svg [^>]*role="img"[^>]*aria-labelledby="(.*?)"', page)
-    assert len(drawings) == page.count("<svg ") == 6  # spectrum, share, trust, two maps, residuals
-    titles = [re.search(rf'<title id="{name}">(.*?)</title>', page)[1] for name in drawings]
-    images = re.findall(r'<img [^>]*alt="([^"]*)"', page)
-    assert len(images) == 6 * 3 + 1 + 1  # walks and extremes of six components, pre-images, novelties
-    assert all(re.search(r"\d", words) for words in titles + images)
+    assert len(drawings) == page.count("<svg ") == 9
+    assert [re.search(rf'<title id="{name}">(.*?)</title>', page)[1] for name in drawings] == titles_of(page)
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    assert "#12345" not in page  # every stand-in became a variable of the page
+    assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(ids)
+    assert "#12345" not in page  # every colour of the style became a variable of the page
+    assert page.count("var(--ink)") > 100
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert sources
-    assert all(each.startswith(("data:", "#")) for each in sources)  # the page needs nothing else
+    assert all(each.startswith(("data:", "#")) for each in sources)
     assert "<script" not in page
-    assert len(page) < 1_000_000
-
-
-def test_extreme_rows_and_labels_are_the_right_ones(place, page):
-    scores = np.asarray(zarr.open(place / "s.zarr")["scores"][:])
-    labels = np.load(place / "labels.npy")
-    lowest = np.argsort(scores[:, 0], kind="stable")[:6]
-    assert "Labels explain" in page
-    assert "RowLabels" not in page
-    assert "Lowest scores: rows " + ", ".join(f"{row:,} ({labels[row]})" for row in lowest) in page
-    residual = np.asarray(zarr.open(place / "s.zarr")["residual"][:])
-    assert f"Largest first: rows {residual.argmax():,} ({labels[residual.argmax()]})" in page
+    assert len(page) < 400_000
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +78,17 @@ def small(tmp_path_factory):
     return folder
 
 
-@pytest.mark.usefixtures("sketched")
-def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_path, monkeypatch):
-    model, out = small / "m.zarr", tmp_path / "r.html"
+def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_path):
+    model, out, notes = small / "m.zarr", tmp_path / "r.html", Recorder()
     other = bigkpca.load(model).leading(1)
     bigkpca.report(model, out)
-    first = out.read_bytes()
-    with monkeypatch.context() as nothing_is_drawn:  # to find out that a file exists already
-        nothing_is_drawn.setattr(reporting, "collect_report_data", None)
-        bigkpca.report(model, out)
-        scores = np.zeros((60, 2))
-        for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": scores}):
-            with pytest.raises(SpecError, match="already exists: it is another report"):
-                bigkpca.report(**asked, out=out)
-    assert out.read_bytes() == first
+    first, before = out.read_bytes(), out.stat()
+    bigkpca.report(model, out, overwrite=True, progress=notes)
+    assert notes.notes[-1] == f"{out} exists already, of the same model and rows: nothing to do"
+    for asked in ({"model": other}, {"model": model, "image_shape": (8, 8)}, {"model": model, "scores": np.eye(60, 2)}):
+        with pytest.raises(SpecError, match="already exists: it is another report"):
+            bigkpca.report(**asked, out=out)
+    assert (out.read_bytes(), out.stat().st_mtime_ns) == (first, before.st_mtime_ns)
     bigkpca.report(other, out, overwrite=True)
     assert out.read_bytes() != first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html"]
@@ -103,89 +103,131 @@ def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_pa
             bigkpca.report(model, place, overwrite=True)
 
 
-@pytest.mark.usefixtures("sketched")
-def test_it_tells_what_it_reads_and_draws(small, tmp_path):
-    shown = Recorder()
-    bigkpca.report(small / "m.zarr", tmp_path / "r.html", scores=np.zeros((60, 2)), progress=shown)
-    assert shown.notes[0] == "reading 60 of 60 scores"
-    assert shown.started[0] == ("reading scores", 60)
-    assert shown.finished == len(shown.started)
-    assert shown.rows == sum(rows for _, rows in shown.started)
-    titles = re.findall("<h2>(.*?)</h2>", (tmp_path / "r.html").read_text("utf-8"))
-    assert shown.notes[1:] == [f"drawn: {title}" for title in titles if title.endswith("?")][:-1]
-    assert len(titles) > 3
-
-
 @pytest.mark.full
-@pytest.mark.usefixtures("sketched")
-def test_projected_rows_give_the_same_page_as_their_scores(small, tmp_path):
-    model = bigkpca.load(small / "m.zarr")
-    np.save(tmp_path / "s.npy", np.concatenate(list(model.project([np.load(small / "x.npy")], 60))))
-    text = drawn(small / "m.zarr", tmp_path / "a.html", image_shape=(8, 8))
-    given = drawn(small / "m.zarr", tmp_path / "b.html", scores=tmp_path / "s.npy", image_shape=(8, 8))
-    table = drawn(small / "m.zarr", tmp_path / "c.html")
-    rows = r"(?:Lowest|Highest) scores: rows [^<]*"
-    assert re.findall(rows, text) == re.findall(rows, given) != []
-    assert "What is new?" not in text  # residuals are in feature stores alone
-    assert "lowest score" in table  # in place of pictures
-    assert "no pictures: rows have no image shape" in table
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("sketched")
-def test_rows_that_are_gone_or_have_changed_are_said_to(small, place, tmp_path):
-    np.save(tmp_path / "x.npy", load_digits().data[:60])
+def test_other_labels_and_rows_make_another_report(tmp_path):
+    rows, labels, out = load_digits().data[:60], np.arange(60) % 3, tmp_path / "r.html"
+    np.save(tmp_path / "x.npy", rows)
+    np.save(tmp_path / "y.npy", np.where(labels, "<few>", "many"))
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", n_components=2, size=20)
-    np.save(tmp_path / "s.npy", np.zeros((80, 2)))
+    first = drawn(tmp_path / "m.zarr", out, labels=tmp_path / "y.npy")
+    assert "&lt;few&gt;" in first
+    assert "<few>" not in first
+    for changed, values in (("y.npy", labels[::-1]), ("x.npy", rows + 1)):
+        np.save(tmp_path / changed, values)
+        os.utime(tmp_path / changed, ns=(1, 1))
+        with pytest.raises(SpecError, match="already exists: it is another report"):
+            bigkpca.report(tmp_path / "m.zarr", out, labels=tmp_path / "y.npy")
+        assert drawn(tmp_path / "m.zarr", out, labels=tmp_path / "y.npy", overwrite=True) != first
+    assert "written again since the fit" in facts_of(out.read_text("utf-8"))["data"]
 
-    def page(number, **options):
-        return drawn(tmp_path / "m.zarr", tmp_path / f"{number}.html", **options)
 
-    assert "fewer rows than there are scores" in page(1, scores=tmp_path / "s.npy")
-    os.utime(tmp_path / "x.npy", (1, 1))
-    assert "was written again since" in page(2)
+@pytest.mark.usefixtures("sketched")
+def test_it_reports_what_it_reads_and_draws(small, tmp_path):
+    notes = Recorder()
+    page = drawn(small / "m.zarr", tmp_path / "r.html", scores=np.eye(60, 2), progress=notes)
+    assert notes.started[0] == ("sampling rows", 60)
+    assert notes.finished == len(notes.started)
+    assert notes.rows == sum(rows for _, rows in notes.started)
+    assert notes.notes == [f"drawn: {title}" for title in titles_of(page)]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_rows_that_are_gone_or_have_changed_are_said_to(place, tmp_path):
     np.save(tmp_path / "x.npy", load_digits().data[:60, :60])
-    assert "has 60 columns now, and the model takes 64" in page(3)
+    bigkpca.fit(place / "digits.npy", tmp_path / "m.zarr", n_components=2, size=20)
+    model = bigkpca.load(tmp_path / "m.zarr")
+    model.provenance["identity"]["path"] = str(tmp_path / "x.npy")
+    narrow = facts_of(drawn(model, tmp_path / "1.html"))
+    assert "has 60 columns, but the model was fitted on 64" in narrow["rows shown"]
     (tmp_path / "x.npy").unlink()
-    text = page(4, image_shape=(8, 8))
-    assert "the rows cannot be read" in text
-    assert "give --scores" in text
-    assert "What did it find?" not in text
-    assert "Along the axis, −2 to 2" in text  # these need no rows
-    with pytest.raises(SpecError, match="labels need rows, and there are none"):
-        page(5, labels=place / "labels.npy")
+    gone = drawn(model, tmp_path / "2.html", image_shape=(8, 8))
+    assert re.match("none: .*x.npy", facts_of(gone)["rows shown"])
+    assert titles_of(gone) == ["Spectrum", "Pre-images along component 1", "Pre-images along component 2"]
+    with pytest.raises(SpecError, match=r"labels need rows, and there are none: .*x\.npy"):
+        bigkpca.report(model, tmp_path / "3.html", labels=place / "labels.npy")
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
-@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "columns", "facts", "last"),
     [
-        ({"method": "rff", "size": 100, "n_components": 2}, "<strong>not known</strong>"),
-        ({"refine": 1, "size": 20, "n_components": 2}, "Largest relative residual of a component (proven)"),
-        ({"size": 20, "n_components": 1}, "Component 1 holds"),
-        ({"kernel": "laplacian", "size": 4, "n_components": 3}, "doubtful"),
-        ({"kernel": "sigmoid", "gamma": 1e-5, "size": 30, "n_components": 2}, "no pre-images: "),
+        ({"method": "rff", "size": 100}, 64, {"random features": "100"}, "Pre-images along component 2"),
+        ({"refine": 1, "size": 20}, 64, {"largest residual": "of the eigenvalue (proven)"}, "component 2"),
+        ({"method": "exact"}, 64, {"approximation": "exact: the whole Gram matrix was solved"}, "component 2"),
+        ({"kernel": "laplacian", "size": 4, "n_components": 3}, 64, {"approximation": "doubtful"}, "Spectrum"),
+        ({"kernel": "sigmoid", "gamma": 1e-5, "size": 30}, 64, {"pre-images": "none"}, "Spectrum"),
+        ({"column_weights": [2, 1]}, 2, {"column weights": "2"}, "component 2"),
     ],
 )
-def test_every_kind_of_model_has_a_page(options, says, tmp_path):
-    model = bigkpca.KernelPCA(random_state=0, **options).fit(load_digits().data[:200]).model_
-    text = drawn(model, tmp_path / "r.html", image_shape=(8, 8))
-    assert says in text
-    assert "Kernel PCA of an array" in text
-    assert "the rows were in memory and were not kept" in text
+@pytest.mark.usefixtures("sketched")
+def test_every_kind_of_model_has_a_page(options, columns, facts, last, tmp_path):
+    X = load_digits().data[:200, 10 : 10 + columns]
+    model = bigkpca.KernelPCA(**{"n_components": 2, "random_state": 0, **options}).fit(X).model_
+    page = drawn(model, tmp_path / "r.html")
+    assert "<title>Kernel PCA of an array</title>" in page
+    found = facts_of(page)
+    assert found["rows shown"].startswith("none: the rows were in memory and were not kept")
+    assert all(words in found[name] for name, words in facts.items())
+    assert titles_of(page)[-1].endswith(last)
 
 
 @pytest.mark.usefixtures("sketched")
-def test_precomputed_kernels_and_added_rows(tmp_path):
+def test_precomputed_kernels_two_columns_and_added_rows(tmp_path):
     X = load_digits().data[:100]
     np.save(tmp_path / "k.npy", np.exp(-((X[:, None] - X[None]) ** 2).sum(-1) / 2000))
     bigkpca.fit(tmp_path / "k.npy", tmp_path / "k.zarr", n_components=2, kernel="precomputed", method="exact")
-    text = drawn(tmp_path / "k.zarr", tmp_path / "k.html")
-    assert "Scores of all 100 rows" in text
-    assert "no pictures" in text
+    assert titles_of(drawn(tmp_path / "k.zarr", tmp_path / "k.html")) == ["Spectrum", "Scores of components 1 and 2"]
+    np.save(tmp_path / "x.npy", X[:, 20:22])
+    bigkpca.fit(tmp_path / "x.npy", tmp_path / "x.zarr", n_components=2, size=20)
+    assert titles_of(drawn(tmp_path / "x.zarr", tmp_path / "x.html"))[2:] == [
+        "Contours of component 1",
+        "Contours of component 2",
+    ]
     model = bigkpca.KernelPCA(2, size=30, random_state=0).fit(X).partial_fit(X[:50]).model_
-    assert re.search(r"rows added later</dt><dd>50<", drawn(model, tmp_path / "t.html"))
+    assert facts_of(drawn(model, tmp_path / "t.html"))["rows"].endswith("; 50 added later")
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+@pytest.mark.usefixtures("sketched")
+def test_an_accurate_approximation_is_not_called_a_useful_one(tmp_path):
+    """Distances between these rows are those of one column: kernel PCA is well known, and knows nothing else."""
+    rng, n = np.random.default_rng(5), 900
+    table = {"distance": rng.uniform(0, 4000, n), "delay": rng.normal(size=n), "carrier": rng.choice(["UA", "AA"], n)}
+    pd.DataFrame(table).to_parquet(tmp_path / "a.parquet")
+    bigkpca.ingest(tmp_path / "a.parquet", tmp_path / "x.zarr", categorical="carrier")
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=4, size=100, calibration_rows=225)
+    page = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
+    assert facts_of(page)["approximation"].startswith("accurate")
+    captured = facts_of(page)["captured of the columns"]
+    assert re.fullmatch(r"9\d\.\d% by all scores, .* linear PCA \(56 rows that were left out of both\)", captured)
+    assert titles_of(page)[1] == "What all scores explain of columns"
+    shown = run("info", tmp_path / "m.zarr").stdout
+    assert re.search(r"^approximation: accurate, 4 of 4 .* \(how well kernel PCA is known, not how useful", shown, re.M)
+    assert "\nthe scores follow distance only; --standardize gives each column the same weight\n" in shown
+    assert re.search(r"^captured of each column: distance 9\d% \(PCA 100%\), .*carrier 0% \(PCA \d+%\)", shown, re.M)
+    found = json.loads(run("info", tmp_path / "m.zarr", "--json").stdout)["captured"]
+    assert (found["rows"], found["held_out"], found["components"]) == (169, 56, 4)
+    assert next(iter(found["columns"])) == "distance"
+    assert "the scores follow distance only" in run("evaluate", tmp_path / "m.zarr", tmp_path / "x.zarr", "-q").stdout
+
+
+@pytest.mark.usefixtures("sketched")
+def test_flagged_rows_are_counted_listed_and_drawn(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", np.where(np.arange(600)[:, None] == 7, [0, 0, 9], X))
+    bigkpca.fit(
+        tmp_path / "a.npy", tmp_path / "m.zarr", n_components=3, sigma="3 median", size=40, calibration_rows=200
+    )
+    for name, flag in (("s", 0.05), ("plain", None)):
+        bigkpca.transform(tmp_path / "m.zarr", tmp_path / "b.npy", tmp_path / f"{name}.zarr", flag=flag)
+    page = drawn(tmp_path / "m.zarr", tmp_path / "r.html", scores=tmp_path / "s.zarr")
+    assert re.match(r"\d+ of 600 rows flagged \([\d.]+%\); expected at most 5%, or up", facts_of(page)["unusual rows"])
+    assert re.match(r"row 7 \(\d+\.?\d*, (residual|distance)\), row ", facts_of(page)["most unusual"])
+    assert titles_of(page)[-1] == "Unusual rows"
+    page = drawn(tmp_path / "m.zarr", tmp_path / "plain.html", scores=tmp_path / "plain.zarr")
+    assert "unusual rows" not in facts_of(page)
 
 
 @pytest.mark.full
@@ -206,7 +248,6 @@ def test_what_does_not_fit_is_refused(place, monkeypatch):
         ({"labels": "m.zarr"}, "m.zarr does not contain an array 'y'"),
         ({"labels": "x.npy.d"}, "is not a Zarr array or group"),
         ({"labels": "s.zarr/scores"}, r"has shape \(1797, 8\): one value per row"),
-        ({"labels": [0] * 1797}, "labels must be a path or a name, not list"),
         ({"image_shape": (8, 7)}, "an image shape of 8 × 7 makes 56 values, and rows have 64"),
         ({"image_shape": (64,)}, "give height and width"),
         ({"scores": "short.npy"}, "rows must be two-dimensional"),
@@ -216,32 +257,9 @@ def test_what_does_not_fit_is_refused(place, monkeypatch):
         with pytest.raises(ValueError, match=message):
             bigkpca.report("m.zarr", "bad.html", **options)
         assert not os.path.exists("bad.html")
-    monkeypatch.setattr(reporting, "find_spec", lambda name: None if name == "jinja2" else name)
-    with pytest.raises(SpecError, match=re.escape("needs matplotlib and jinja2: pip install 'bigkpca[report]'")):
+    monkeypatch.setattr(reporting, "installed", lambda: False)
+    with pytest.raises(SpecError, match=re.escape("a report needs matplotlib: pip install 'bigkpca[report]'")):
         bigkpca.report("m.zarr", "bad.html")
-
-
-def test_few_rows_are_read_of_many():
-    assert spread_row_numbers(5, 10).tolist() == [0, 1, 2, 3, 4]
-    for n in (65_537, 10_000_000):
-        numbers = spread_row_numbers(n, 65_536)
-        assert 65_536 * 0.9 < len(numbers) <= 65_536
-        assert (numbers[0], numbers[-1]) == (0, n - 1)
-        assert (np.diff(numbers) > 0).all()
-        assert np.count_nonzero(np.diff(numbers) > 1) < 64
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("sketched")
-def test_a_sample_is_said_to_be_one(tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(70_000, 2)))
-    options = {"n_components": 2, "size": 20, "transform": tmp_path / "s.zarr"}
-    bigkpca.fit(tmp_path / "x.npy", tmp_path / "m.zarr", **options)
-    text = drawn(tmp_path / "m.zarr", tmp_path / "r.html", scores=tmp_path / "s.zarr")
-    assert re.search(r"Scores of 65,\d{3} of 70,000 rows, in 64 evenly spaced stretches\.", text)
-    scores, numbers = np.asarray(zarr.open(tmp_path / "s.zarr")["scores"][:]), spread_row_numbers(70_000, 65_536)
-    lowest = numbers[np.argsort(scores[numbers, 1], kind="stable")[:6]]
-    assert all(f'<td data-name="row">{row:,}</td>' in text for row in lowest)
 
 
 @pytest.mark.usefixtures("quiet_signals", "sketched")
