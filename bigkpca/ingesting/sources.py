@@ -31,7 +31,7 @@ from bigkpca.errors import (
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting import arrays, tables
 from bigkpca.ingesting.arrays import ArrayFile
-from bigkpca.ingesting.encoder import Column, Encoder, Missing, cast, dtype_of, is_text, kind_of, learned, texts_of
+from bigkpca.ingesting.encoder import Column, Encoder, Missing, cast, dtype_of, kind_of, learned, texts_of
 from bigkpca.ingesting.tables import CsvOptions, Table
 
 
@@ -77,14 +77,12 @@ class Choice:
 @dataclass(frozen=True)
 class Inputs:
     """Opened files and tables, before a row is read. identity: tells them from others, JSON-ready. separate: the files
-    of values beside the rows; named: the columns or arrays of such values. skipped: files of folders without a known
-    format."""
+    of values beside the rows; named: the columns or arrays of such values."""
 
     opened: tuple[ArrayFile | Table, ...]
     identity: tuple[Mapping[str, Any], ...]
     separate: Mapping[Beside, ArrayFile | Table]
     named: Mapping[Beside, str]
-    skipped: tuple[str, ...]
 
     @property
     def arrays(self) -> list[ArrayFile]:
@@ -108,20 +106,22 @@ def _identity(path: str | Path) -> dict[str, Any]:
     return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOptions, scratch: ExitStack) -> Inputs:
+def open_inputs(
+    sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOptions, scratch: ExitStack, progress: Progress
+) -> Inputs:
     """Open what the user passed. Raises SpecError for what does not exist, has no known format, or is partly arrays and
     partly tables."""
     if not sources:
         raise SpecError("nothing to ingest: give at least one file")
     opened: list[Any] = []
     identity: list[Mapping[str, Any]] = []
-    skipped: list[str] = []
     for number, source in enumerate(sources):
         if is_path(source):
             files, folder, others = _files_at(source)
+            if others:
+                progress.note(f"leaving out {', '.join(others[:5])}: no format that can be ingested")
             opened += _opened(files, folder, csv, scratch)
             identity += map(_identity, files)
-            skipped += others
         else:
             called = tables.kind_of_table(source)
             where = f"the {called}" + (f" sources[{number}]" if sources[1:] else "")
@@ -131,6 +131,9 @@ def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOp
             identity.append({"path": None, "table": called, "sha256": digest})
     if len({type(each) for each in opened}) > 1:
         raise SpecError("some inputs are arrays and some are tables: make a dataset of each kind")
+    for table in (each for each in opened if isinstance(each, Table)):
+        for note in table.notes:
+            progress.note(f"{table.where}: {note}")
     separate, named = dict[Beside, ArrayFile | Table](), dict[Beside, str]()
     for kind, name in beside.items():
         if name is not None and not is_path(name):
@@ -144,7 +147,7 @@ def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOp
             named[kind] = os.fspath(name)
     if len(set(named.values())) < len(named):
         raise SpecError(f"{' and '.join(kind.option for kind in named)} name the same column: name different ones")
-    return Inputs(tuple(opened), tuple(identity), separate, named, tuple(skipped))
+    return Inputs(tuple(opened), tuple(identity), separate, named)
 
 
 def _files_at(source: Any) -> tuple[list[Path], Path | None, list[str]]:
@@ -348,13 +351,15 @@ def _length_of(name: str, table: Table) -> int:
 
 def _unfit(table: Table, names: Sequence[str]) -> DataError:
     """What to say about columns that cannot become numbers."""
-    shown, listed = names[:8], []
+    shown, listed, texts = names[:8], [], []
     batch = next((batch for _, _, batch in table.batches(shown)), None)
     for name in shown:
-        values = [] if batch is None else batch.column(name).drop_null()
+        arrow, values = str(table.schema.field(name).type), [] if batch is None else batch.column(name).drop_null()
         example = f", such as {values[0].as_py()!r:.40}" if len(values) else ""
-        listed.append(f"{name!r} ({table.schema.field(name).type}{example})")
-    texts, advice = [name for name in shown if is_text(table.schema.field(name).type)], []
+        listed.append(f"{name!r} ({arrow}{example})")
+        if arrow.startswith(("string", "large_string", "dictionary")):
+            texts.append(name)
+    advice = []
     if texts:
         flag = shlex.quote(",".join(texts))
         advice = [f"make columns of 0 and 1 of text with categorical={texts!r} (--categorical {flag})"]
