@@ -18,7 +18,6 @@ from bigkpca.cli.options import (
     overwrite_option,
     running,
     weight_option,
-    word_option,
 )
 from bigkpca.cli.output import show, show_model
 from bigkpca.errors import MemoryLimitError
@@ -118,7 +117,7 @@ _FIELDS = FitSpec.model_fields
     "bigkpca sigma rows.zarr --kernel laplacian --standardize",
 )
 @click.argument("data", type=PATH)
-@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
+@option("--kernel", metavar="NAME", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
 @option(
     "--random-state", "--seed", metavar="N", default=str(_FIELDS["random_state"].default), help="Seed of the sample."
 )

@@ -28,7 +28,7 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
-_MOST_COLUMNS = 40  # that are shown
+_MOST_ENCODED = 40  # columns that are shown
 
 
 def show_columns(columns: Sequence[Column]) -> None:
@@ -42,13 +42,11 @@ def show_columns(columns: Sequence[Column]) -> None:
             each.arrow,
             each.as_words + (f"; {each.missing:,} missing values are the mean" if each.missing else ""),
         )
-        for each in columns[:_MOST_COLUMNS]
+        for each in columns[:_MOST_ENCODED]
     ]
-    widths = [max(len(row[place]) for row in shown) for place in (0, 1)]
-    for name, arrow, words in shown:
-        click.echo(f"{name:<{widths[0]}}  {arrow:<{widths[1]}}  {words}")
-    if len(columns) > _MOST_COLUMNS:
-        click.echo(f"... and {len(columns) - _MOST_COLUMNS:,} more")
+    click.echo("\n".join(aligned(shown, range(3))))
+    if len(columns) > _MOST_ENCODED:
+        click.echo(f"... and {len(columns) - _MOST_ENCODED:,} more")
 
 
 def _first(words: Sequence[str]) -> str:

@@ -221,8 +221,11 @@ PROBLEMS = [
     (RUN + 'metrics = "nightly.toml"', "run.metrics: "),
 ]
 OF_THE_MODEL = [
-    ("n_components = 0", "model.n_components: n_components=0: at least one component must be kept"),
-    ("sigma = -1", "model.sigma: sigma=-1.0: must be a positive number"),
+    (
+        "n_components = 0",
+        "model.n_components: Input should be greater than or equal to 1, or Input should be greater than 0",
+    ),
+    ("sigma = -1", "model.sigma: sigma=-1: give a positive number"),
     ('size = "x"', "model.size: Input should be a valid integer, unable to parse string as an integer, or Input sho"),
     ('kernel = "gausian"', "model.kernel: unknown kernel 'gausian': did you mean 'gaussian'?"),
     ('kernel = "precomputed"\nmethod = "exact"', "model: a job extracts features of rows, and a kernel matrix"),

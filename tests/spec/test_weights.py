@@ -60,8 +60,7 @@ def test_names_stand_for_columns_and_for_all_columns_of_categories():
 def test_weights_that_do_not_fit_the_rows_are_refused():
     unnamed = ArrayRows(ROWS.values)
     for weights, rows, message in (
-        ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'. its columns are "
-         "distance, delay, origin$"),
+        ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'"),
         ({"origin=LGB": 2}, ROWS, "'origin=LGB', which is not a column of flights.zarr: did you mean 'origin'"),
         ({"q": 2}, ROWS, "'q', which is not a column of flights.zarr: its columns are"),
         ({"origin": 2, "origin=JFK": 3}, ROWS, "for 'origin' and for 'origin=JFK', which are the same column or parts"),
@@ -73,7 +72,7 @@ def test_weights_that_do_not_fit_the_rows_are_refused():
         with case(weights), pytest.raises(SpecError, match=message):
             for_columns(weights, rows)
     many = ArrayRows(np.zeros((2, 20)), names=tuple(f"c{j:02}" for j in range(20)))
-    with pytest.raises(SpecError, match=r"its columns are c00, .*, c07 and 12 more$"):
+    with pytest.raises(SpecError, match=r"its columns are c00, .*, c07, \.\.\.$"):
         for_columns({"zzz": 1}, many)
 
 
