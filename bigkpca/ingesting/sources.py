@@ -165,7 +165,7 @@ def _files_at(source: Any) -> tuple[list[Path], Path | None, list[str]]:
         raise SpecError(f"{path} is a folder that holds a Zarr array or group, which needs no ingest")
     below = sorted((each for each in path.rglob("*") if each.is_file()), key=str)
     seen = [each for each in below if not any(part.startswith((".", "_")) for part in each.relative_to(path).parts)]
-    found = [each for each in seen if tables.format_of(each) or arrays.is_known(each)]
+    found = [each for each in seen if tables.format_of(each) or arrays.reader_of(each)]
     if not found:
         raise SpecError(f"{path} is a folder without files to ingest")
     return found, path, [str(each) for each in seen if each not in found]

@@ -23,11 +23,10 @@ from bigkpca.errors import (
     IncompleteError,
     MemoryLimitError,
     SpecError,
-    may_pass,
     names_apart,
     unknown_name,
 )
-from bigkpca.ingesting.arrays import unpacked
+from bigkpca.ingesting.arrays import undecodable, unpacked
 
 FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat.gz"), "csv"),
@@ -185,11 +184,7 @@ def reading(path: str) -> Iterator[None]:
             advice = f"name the delimiter, e.g. csv={{'delimiter': ';'}} (--csv 'delimiter=;'), or {_ADVICE}"
         raise DataError(f"{path}: {said}: {advice}") from error
     except OSError as error:
-        if may_pass(error):
-            raise IncompleteError(
-                f"{path} cannot be read for the moment ({error}): run the same command again"
-            ) from error
-        raise CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again") from error
+        raise undecodable(path, error) from error
 
 
 def format_of(path: Path) -> str | None:

@@ -183,8 +183,6 @@ def test_what_is_no_table_of_numbers_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
     refuse(tmp_path, DataError, r"holds \[\], but no array of numbers", tmp_path / "i.npz")
-    (tmp_path / "old.nc").write_bytes(b"CDF\x01" + bytes(100))
-    refuse(tmp_path, SpecError, "netCDF 3 file: open it with xarray", tmp_path / "old.nc")
 
 
 def test_packed_values_and_fill_values_are_left_to_xarray(tmp_path):
