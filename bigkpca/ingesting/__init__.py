@@ -186,7 +186,7 @@ def ingest(
         paths = [str(each["path"]) for each in inputs.identity if each["path"] is not None]
         out = group_path(destination, *paths, *map(expanded, filter(is_path, many)))
         request = {
-            "sources": list(inputs.identity),
+            "sources": inputs.identity,
             "options": choice.changed | {kind.option: name for kind, name in inputs.named.items()},
             "csv": {name: repr(value) for name, value in (csv or {}).items()},
             "member": member,
@@ -287,7 +287,7 @@ def _encoder(
     """The encoder of the rows; None for arrays. Raises SpecError for options that they do not have."""
     dtype, where = place.record["dtype"], inputs.opened[0].where
     of_dataset = place.before is not None or place.record["like"] is not None
-    if not inputs.tables:
+    if not inputs.of_tables:
         if choice.changed:
             raise SpecError(f"{where} is an array of numbers: options of columns are for tables")
         if known is not None or place.record["like"] is not None:
@@ -297,10 +297,10 @@ def _encoder(
         raise SpecError(f"{where} is a table, which has no members: leave out member (--member)")
     if not of_dataset:
         beside = list(inputs.named.values())
-        return encoder_of(inputs.tables, choice, beside, None if dtype is None else np.dtype(dtype), progress)
+        return encoder_of(inputs.opened, choice, beside, None if dtype is None else np.dtype(dtype), progress)
     if known is None:
         raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
-    for table in inputs.tables:
+    for table in inputs.opened:
         if lacking := [column.name for column in known.columns if column.name not in table.names]:
             raise SpecError(f"{table.where} lacks the columns {', '.join(map(repr, lacking[:8]))} of the dataset")
     return known
@@ -310,9 +310,9 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
     """Write all rows behind those that are there, and return what describes them."""
     if encoder is None:
         dtype = None if place.record["dtype"] is None else np.dtype(place.record["dtype"])
-        pieces = pieces_of_arrays(inputs.arrays, place.record["member"], inputs.named, dtype)
+        pieces = pieces_of_arrays(inputs.opened, place.record["member"], inputs.named, dtype)
     else:
-        pieces = pieces_of_tables(inputs.tables, encoder, inputs.named)
+        pieces = pieces_of_tables(inputs.opened, encoder, inputs.named)
     first, pieces = _with_first(pieces, inputs.opened[0].where)
     separate, heads = {}, {kind.array: values for kind, values in first.beside.items()}
     for kind, file in inputs.separate.items():

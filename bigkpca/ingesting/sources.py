@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,30 +69,27 @@ class Choice:
     @property
     def changed(self) -> dict[str, Any]:
         """The options that differ from their defaults, JSON-ready."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        differing = {name: value for name, value in own.items() if value != getattr(Choice, name)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in differing.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value != getattr(Choice, name)
+        }
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Opened files and tables, before a row is read. identity: tells them from others, JSON-ready. separate: the files
-    of values beside the rows; named: the columns or arrays of such values."""
+    """Opened files of arrays, or tables, before a row is read. identity: tells them from others, JSON-ready. separate:
+    the files of values beside the rows; named: the columns or arrays of such values."""
 
-    opened: tuple[ArrayFile | Table, ...]
-    identity: tuple[Mapping[str, Any], ...]
+    opened: Sequence[Any]
+    identity: Sequence[Mapping[str, Any]]
     separate: Mapping[Beside, ArrayFile | Table]
     named: Mapping[Beside, str]
 
     @property
-    def arrays(self) -> list[ArrayFile]:
-        """The files of arrays; none if these are tables."""
-        return [each for each in self.opened if isinstance(each, ArrayFile)]
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables; none if these are arrays."""
-        return [each for each in self.opened if isinstance(each, Table)]
+    def of_tables(self) -> bool:
+        """Whether these are tables."""
+        return isinstance(self.opened[0], Table)
 
     def check_unchanged(self) -> None:
         """Raise IncompleteError if a file is no longer the one that was opened."""
@@ -131,9 +128,9 @@ def open_inputs(
             identity.append({"path": None, "table": called, "sha256": digest})
     if len({type(each) for each in opened}) > 1:
         raise SpecError("some inputs are arrays and some are tables: make a dataset of each kind")
-    for table in (each for each in opened if isinstance(each, Table)):
-        for note in table.notes:
-            progress.note(f"{table.where}: {note}")
+    for each in opened:
+        for note in each.notes if isinstance(each, Table) else ():
+            progress.note(f"{each.where}: {note}")
     separate, named = dict[Beside, ArrayFile | Table](), dict[Beside, str]()
     for kind, name in beside.items():
         if name is not None and not is_path(name):
@@ -147,7 +144,7 @@ def open_inputs(
             named[kind] = os.fspath(name)
     if len(set(named.values())) < len(named):
         raise SpecError(f"{' and '.join(kind.option for kind in named)} name the same column: name different ones")
-    return Inputs(tuple(opened), tuple(identity), separate, named)
+    return Inputs(opened, identity, separate, named)
 
 
 def _files_at(source: Any) -> tuple[list[Path], Path | None, list[str]]:

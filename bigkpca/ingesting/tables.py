@@ -47,8 +47,8 @@ class Table:
 
     schema: of all columns, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset. rows: 0
     if they have to be read to be counted. left_out: an index of pandas, which is not read. whole: columns of text files
-    that are read as float64, although their first rows are whole. text: the column whose characters are the rows.
-    encoding: of text files.
+    that are read as float64, although their first rows are whole. notes: what a user may not expect. text: the column
+    whose characters are the rows. encoding: of text files.
     """
 
     where: str
@@ -58,15 +58,9 @@ class Table:
     left_out: tuple[str, ...] = ()
     whole: frozenset[str] = frozenset()
     of_text: bool = False
-    own_notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     text: str | None = None
     encoding: str = "utf8"
-
-    @property
-    def notes(self) -> list[str]:
-        """What a user may not expect."""
-        left = [f"leaving out the column {name!r}, which is the index of a pandas frame" for name in self.left_out]
-        return [*left, *self.own_notes]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -233,11 +227,12 @@ class CsvOptions:
         scan = dataset.CsvFragmentScanOptions(read_options=read, convert_options=convert)
         return dataset.CsvFileFormat(parse_options=parse, default_fragment_scan_options=scan)
 
-    def types(self, schema: Any) -> Any:
-        """The schema with which files are read: columns whose first rows are whole, or missing, can hold any
-        numbers."""
+    def types(self, schema: Any) -> tuple[Any, list[str]]:
+        """The schema with which files are read, and the columns that become float64 in it: those whose first rows are
+        whole, or missing, can hold any numbers."""
         import pyarrow as pa
 
+        whole = []
         for place, field in enumerate(schema):
             if field.name in self.given.get("column_types", ()):
                 continue
@@ -245,7 +240,8 @@ class CsvOptions:
                 schema = schema.set(place, field.with_type(pa.string()))
             elif field.name not in self.beside and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
                 schema = schema.set(place, field.with_type(pa.float64()))
-        return schema
+                whole.append(field.name)
+        return schema, whole
 
     def delimiter(self, path: Path) -> str:
         """The delimiter of fields of a file."""
@@ -297,7 +293,7 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
     with reading(names[0]):
         kind = options.format(paths[0]) if of_text else format_of(paths[0])
         found = dataset.dataset(names, format=kind, **how)
-        schema = options.types(found.schema) if of_text else found.schema
+        schema, whole = options.types(found.schema) if of_text else (found.schema, [])
         _check_columns(schema.names, where)
         parts = tuple(found.get_fragments())
         own = sorted(set(schema.names).intersection(parts[0].physical_schema.names))  # without the keys of folders
@@ -305,23 +301,18 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
             if apart := names_apart(sorted(part.physical_schema.names), own, names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
         rows = 0 if of_text else sum(part.count_rows() for part in parts)
-        left_out, notes = _index_of(schema), list[str]()
-    if of_text:
-        left_out = left_out or _counting_column(parts[0], schema)
-        with suppress(ValueError):
-            _ = [float(name) for name in schema.names]
-            first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
-            notes = [
-                f"the first line ({first}) is taken for the names of columns; --csv header=no "
-                "(csv={'header': False}) makes it a row"
-            ]
-    whole = [
-        new.name
-        for old, new in zip(found.schema, schema, strict=True)
-        if (old.type != new.type) and new.name not in options.text
-    ]
+        left_out = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else ())
+    notes = _notes(left_out)
+    with suppress(ValueError):
+        _ = [float(name) for name in schema.names]
+        first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
+        taken = (
+            f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
+            "makes it a row"
+        )
+        notes += (taken,) if of_text else ()
     encoding = str(options.given.get("encoding", "utf8"))
-    return Table(where, schema, parts, rows, left_out, frozenset(whole), of_text, tuple(notes), encoding=encoding)
+    return Table(where, schema, parts, rows, left_out, frozenset(whole), of_text, notes, encoding=encoding)
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
@@ -348,6 +339,10 @@ def _check_columns(names: Sequence[str], where: str) -> None:
     _check_count(len(names), where)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SpecError(f"{where} has {names.count(twice)} columns named {twice!r}: give each a name of its own")
+
+
+def _notes(left_out: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in left_out)
 
 
 def _index_of(schema: Any) -> tuple[str, ...]:
@@ -439,7 +434,8 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
     rows = found.count_rows()
     if not rows:
         raise DataError(f"{where} is empty: it has no rows, or they have been read already")
-    return Table(where, found.schema, tuple(found.get_fragments()), rows, _index_of(found.schema)), digest
+    index = _index_of(found.schema)
+    return Table(where, found.schema, tuple(found.get_fragments()), rows, index, notes=_notes(index)), digest
 
 
 def _sequences(path: Path) -> Iterator[list[str]]:
