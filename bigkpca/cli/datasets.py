@@ -116,4 +116,4 @@ def info(path: str, array: str | None, as_json: bool) -> None:
     if as_json or facts["kind"] != "model":
         show(facts, as_json)
         return
-    show_model(facts, {key: facts[key] for key in facts if key not in SPECTRUM})
+    show_model(facts, [key for key in facts if key not in SPECTRUM])

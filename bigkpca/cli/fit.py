@@ -102,11 +102,11 @@ def fit(
     own: Any = {"transform": transform, "like": like, "sample_weight": sample_weight}
     fitted = fit.fit(data, model, progress=ShownProgress(quiet), **own, **run, **fields)
     facts = model_info(fitted, model)
-    shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
-    about = {key: facts[key] for key in shown if key in facts}
+    names = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
+    written = {}
     if transform is not None:
-        about["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
-    show_model(facts, about)
+        written["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
+    show_model(facts, names, **written)
 
 
 _FIELDS = FitSpec.model_fields

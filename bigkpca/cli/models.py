@@ -45,8 +45,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     from bigkpca.workflows.fit import merge
 
     facts = model_info(merge(models, out, overwrite=overwrite), out)
-    shown = ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes")
-    show_model(facts, {key: facts[key] for key in shown if key in facts})
+    show_model(facts, ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes"))
 
 
 @command(

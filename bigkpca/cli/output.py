@@ -83,9 +83,9 @@ def _readable(key: str, value: Any) -> str:
 SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed separately
 
 
-def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Print facts about a model, what was chosen automatically and why, and its spectrum."""
-    show(about, False)
+def show_model(facts: Mapping[str, Any], names: Iterable[str], **others: str) -> None:
+    """Print facts of these names about a model, and others, what was chosen automatically and why, and its spectrum."""
+    show({name: facts[name] for name in names if name in facts} | others, False)
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
         click.echo(f"chosen: {choice['option']} {value}, {choice['reason']}")

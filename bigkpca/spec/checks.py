@@ -196,7 +196,7 @@ def _lengths(spec: Any) -> Iterator[str]:
         yield f"the {spec.kernel} kernel has no length sigma"
     if kind is kernels.Polynomial and not spec.coef0 >= 0:
         yield f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
-    if spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
+    if spec.gamma is not None and not {"sigma", "gamma"} & kernels.parameter_names(spec.kernel):
         yield f"the {spec.kernel} kernel has no gamma"
 
 
@@ -217,9 +217,10 @@ def _method_fits(spec: Any) -> Iterator[str]:
         yield f"refine={spec.refine} needs a number of components, not {spec.n_components}"
     if not method.landmarks and spec.landmarks != "auto":
         yield f"method={method.name!r} draws random features and has no landmarks: leave landmarks out"
-    if method.uniform and spec.rule_name not in ("auto", "uniform"):
+    rule = spec.landmarks if isinstance(spec.landmarks, str) else spec.landmarks.name
+    if method.uniform and rule not in ("auto", "uniform"):
         yield (
-            f"{method} takes only uniform landmarks, not {spec.rule_name!r}: its scaling from l to n and its "
+            f"{method} takes only uniform landmarks, not {rule!r}: its scaling from l to n and its "
             "centring assume rows drawn uniformly; use method='nystroem' with other landmarks"
         )
     if spec.exact and spec.landmarks != "auto":

@@ -238,30 +238,29 @@ class FitSpec(BaseModel):
         return kernels.kernel_class(self.kernel).distance is not None
 
     @property
+    def _open_distance(self) -> Distance | None:
+        """The distance that the length of the kernel measures, if options of the fit set that length."""
+        if isinstance(self.kernel, str) and "sigma" in kernels.parameter_names(self.kernel):
+            return kernels.kernel_class(self.kernel).distance
+        return None
+
+    @property
     def distance(self) -> Distance:
         """The distance that the kernel length measures. Raises SpecError for a kernel without a length."""
-        open_length = isinstance(self.kernel, str) and "sigma" in self.kernel_parameters
-        found = kernels.kernel_class(str(self.kernel)).distance if open_length else None
-        if found is None:
+        if self._open_distance is None:
             raise SpecError(f"the kernel {self.kernel} has no length sigma to choose")
-        return found
+        return self._open_distance
 
     @property
     def needs_median(self) -> bool:
         """Whether the kernel length comes from the sample."""
-        open_length = isinstance(self.kernel, str) and self.stationary and "sigma" in self.kernel_parameters
-        return open_length and isinstance(self.sigma, str) and self.gamma is None
+        return self._open_distance is not None and isinstance(self.sigma, str) and self.gamma is None
 
     def length(self, median: float | None) -> float:
         """The kernel length, if it `needs_median`, from the median length of the sample."""
         assert isinstance(self.sigma, str)
         assert median is not None
         return checks.times(self.sigma) * median
-
-    @property
-    def kernel_parameters(self) -> set[str]:
-        """Names of the parameters, of a kernel passed by name, that options of the same names set."""
-        return kernels.parameter_names(str(self.kernel))
 
     @property
     def needs_variance(self) -> bool:
@@ -273,12 +272,12 @@ class FitSpec(BaseModel):
         variance, of the sample."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
+        cls, wanted = kernels.kernel_class(self.kernel), kernels.parameter_names(self.kernel)
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if gamma is None and hasattr(cls, "gamma"):  # its own default
             del given["gamma"]
-        if cls.distance is not None and "sigma" in wanted:
+        if self._open_distance is not None:
             length: Any = self.length(measured) if self.needs_median else self.sigma
             if gamma is not None:
                 length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
@@ -300,11 +299,6 @@ class FitSpec(BaseModel):
     def precomputed(self) -> bool:
         """Whether the data are the kernel matrix."""
         return checks.is_precomputed(self.kernel)
-
-    @property
-    def rule_name(self) -> str:
-        """The name of the landmark rule, or "auto"."""
-        return self.landmarks if isinstance(self.landmarks, str) else str(self.landmarks.name)
 
     @property
     def own_landmarks(self) -> int | None:

@@ -7,15 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
@@ -282,6 +274,3 @@ def _problems(errors: ValidationError) -> list[str]:
             text = str(unknown_name("key", key[-1], known))
         found.setdefault(".".join(key), []).append(text)
     return [f"{key}: {', or '.join(dict.fromkeys(texts))}".removeprefix(": ") for key, texts in found.items()]
-
-
-__all__ = ["Job", "JobInput", "JobModel", "JobOutput", "JobRun", "read_job"]
