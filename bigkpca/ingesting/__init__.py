@@ -16,12 +16,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import zarr
 
 from bigkpca.data.beside import BESIDE, LABELS, WEIGHTS
-from bigkpca.data.blocks import power_of_two
+from bigkpca.data.blocks import Block, power_of_two
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
-from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.encoder import OF_TEXT, Column, Encoder, Missing
@@ -323,7 +321,7 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
         _check_fits(place, first.X, heads)
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
-    x, beside = _Chunks.after(place, "x", start), {name: _Chunks.after(place, name, start) for name in heads}
+    x, beside = _Chunks(place, "x", start), {name: _Chunks(place, name, start) for name in heads}
     with shown_pass(progress, "ingest", count_of(inputs.opened)) as advance:
         for piece in pieces:
             x.add(piece.X)
@@ -333,14 +331,15 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
         for kind, parts in separate.items():
             for values in parts:
                 beside[kind.array].add(_codes(values, codes))
-    stop = x.flush()
+    for each in (x, *beside.values()):
+        each.flush()
     for kind in BESIDE:
-        if kind.array in beside and (count := beside[kind.array].flush() - start) != stop - start:
+        if kind.array in beside and (count := beside[kind.array].stop - start) != x.stop - start:
             where = inputs.separate[kind].where
-            raise SpecError(f"{where} holds {count:,} {kind.noun}s for {stop - start:,} rows: it needs one for each")
+            raise SpecError(f"{where} holds {count:,} {kind.noun}s for {x.stop - start:,} rows: it needs one for each")
     names = [last_name(each["path"] or each["table"]) for each in inputs.identity]
-    entry = {"sources": names, "rows": [start, stop]}
-    found = {"rows": stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
+    entry = {"sources": names, "rows": [start, x.stop]}
+    found = {"rows": x.stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
     found |= {"row_shape": list(first.row_shape)} | ({"categories": list(codes)} if codes else {})
     if encoder is None:
         return found
@@ -388,50 +387,36 @@ def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
             raise SpecError(f"{path}: cannot append, since {what} is {there} there and {here} in the new rows")
 
 
-@dataclass
 class _Chunks:
-    """Rows collected in memory until they fill some chunks, which are then written once, by one assignment.
+    """Rows of an array of an output from row `start` on, collected in memory until they fill some chunks, which are
+    then written at once."""
 
-    array: in the folder of `place`; its stored shape grows only when all rows are written. start: number of the first
-    row held.
-    """
-
-    array: zarr.Array[Any]
-    place: Output
-    start: int
-    held: Array
-    filled: int
-
-    @classmethod
-    def after(cls, place: Output, name: str, rows: int) -> _Chunks:
-        """Continue after the first rows of an array; rows of an incomplete chunk are read back, to be written again."""
-        path = f"{place.folder}/{name}"
-        array = groups.open_array(path)
-        chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
-        held = np.empty((chunk * max(1, _HELD_BYTES // (chunk * row_bytes)), *array.shape[1:]), array.dtype)
-        filled = rows % chunk
-        if filled:
-            held[:filled] = read(whole(array), path, rows - filled, rows)
-        return cls(array, place, rows - filled, held, filled)
+    def __init__(self, place: Output, name: str, start: int) -> None:
+        array = groups.open_array(f"{place.folder}/{name}")
+        self._chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
+        rows = self._chunk * max(1, _HELD_BYTES // (self._chunk * row_bytes))
+        self._held = np.empty((rows, *array.shape[1:]), array.dtype)
+        self._place, self._name, self.stop, self._filled = place, name, start, 0
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
         while len(values):
-            taken = values[: len(self.held) - self.filled]
-            self.held[self.filled : self.filled + len(taken)] = taken
-            self.filled += len(taken)
+            start = self.stop - self._filled
+            room = len(self._held) - start % self._chunk  # so that what is written ends with a chunk
+            taken = values[: room - self._filled]
+            self._held[self._filled : self._filled + len(taken)] = taken
+            self._filled += len(taken)
+            self.stop += len(taken)
             values = values[len(taken) :]
-            if self.filled == len(self.held):
+            if self._filled == room:
                 self.flush()
 
-    def flush(self) -> int:
-        """Write the rows held; return the number of rows."""
-        stop = self.start + self.filled
-        if self.filled:
-            self.place.check_claim()
-            groups.with_rows(self.array, stop)[self.start : stop] = self.held[: self.filled]
-            self.start, self.filled = stop, 0
-        return stop
+    def flush(self) -> None:
+        """Write the rows held."""
+        if self._filled:
+            block = Block(0, self.stop - self._filled, self.stop)
+            self._place.write(block, {self._name: self._held[: self._filled]})
+            self._filled = 0
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:
