@@ -17,12 +17,11 @@ from bigkpca.cli.options import (
     json_option,
     overwrite_option,
     running,
-    weight_option,
+    spec_options,
 )
 from bigkpca.cli.output import show, show_model
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.progress import ShownProgress
-from bigkpca.spec import FitSpec
 
 
 @command(
@@ -109,29 +108,19 @@ def fit(
     show_model(facts, names, **written)
 
 
-_FIELDS = FitSpec.model_fields
-
-
 @command(
     "bigkpca sigma rows.zarr",
     "bigkpca sigma rows.zarr --kernel laplacian --standardize",
 )
 @click.argument("data", type=PATH)
-@option("--kernel", metavar="NAME", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
-@option(
-    "--random-state", "--seed", metavar="N", default=str(_FIELDS["random_state"].default), help="Seed of the sample."
-)
-@option("--standardize", is_flag=True, help="Standardize the columns first.")
-@weight_option
+@spec_options(["kernel", "random_state", "standardize", "column_weights"])
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma, from distances between sampled pairs, each with its sampling error."""
-    from bigkpca.execution.options import ReadingOptions
     from bigkpca.workflows import estimates
 
-    fields = {key: options[key] for key in ("kernel", "random_state", "standardize", "column_weights")}
-    run = {key: options[key] for key in ReadingOptions.__annotations__ if key in options}
+    fields, run = given(options)
     lengths = estimates.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))

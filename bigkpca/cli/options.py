@@ -50,9 +50,9 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)
 
 
-def array_option(text: str) -> Callable[[Command], Command]:
-    """--array, with this help."""
-    return option("--array", metavar="NAME", unset="automatic (x, or the only one)", help=text)
+array_option = option(
+    "--array", metavar="NAME", unset="automatic (x, or the only one)", help="Array to read from a Zarr group."
+)
 
 
 def certificates(command: Command) -> Command:
@@ -103,7 +103,7 @@ def running(command: Command) -> Command:
     They do not change results, except that memory can end the growth of a size (`tol`).
     """
     for each in (
-        array_option("Array to read if the input is a Zarr group."),
+        array_option,
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
         workers_option,

@@ -283,7 +283,7 @@ def _encoder(
     place: Output, inputs: Inputs, choice: Choice, known: Encoder | None, progress: Progress
 ) -> Encoder | None:
     """The encoder of the rows; None for arrays. Raises SpecError for options that they do not have."""
-    dtype, where = place.record["dtype"], inputs.opened[0].where
+    where = inputs.opened[0].where
     of_dataset = place.before is not None or place.record["like"] is not None
     if not inputs.of_tables:
         if choice.changed:
@@ -294,8 +294,7 @@ def _encoder(
     if place.record["member"] is not None:
         raise SpecError(f"{where} is a table, which has no members: leave out member (--member)")
     if not of_dataset:
-        beside = list(inputs.named.values())
-        return encoder_of(inputs.opened, choice, beside, None if dtype is None else np.dtype(dtype), progress)
+        return encoder_of(inputs.opened, choice, list(inputs.named.values()), place.record["dtype"], progress)
     if known is None:
         raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
     for table in inputs.opened:
@@ -307,8 +306,7 @@ def _encoder(
 def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Progress) -> dict[str, Any]:
     """Write all rows behind those that are there, and return what describes them."""
     if encoder is None:
-        dtype = None if place.record["dtype"] is None else np.dtype(place.record["dtype"])
-        pieces = pieces_of_arrays(inputs.opened, place.record["member"], inputs.named, dtype)
+        pieces = pieces_of_arrays(inputs.opened, place.record["member"], inputs.named, place.record["dtype"])
     else:
         pieces = pieces_of_tables(inputs.opened, encoder, inputs.named)
     first, pieces = _with_first(pieces, inputs.opened[0].where)

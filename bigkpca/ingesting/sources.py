@@ -220,7 +220,7 @@ def _checked(kind: Beside, values: Array, first: int, where: str) -> Array:
 
 
 def pieces_of_arrays(
-    files: Sequence[ArrayFile], member: str | None, beside: Mapping[Beside, str], dtype: np.dtype[Any] | None
+    files: Sequence[ArrayFile], member: str | None, beside: Mapping[Beside, str], dtype: str | None
 ) -> Iterator[Piece]:
     """The rows of files of arrays, in pieces; axes after the first are flattened."""
     wanted: np.dtype[Any] | None = None
@@ -291,7 +291,7 @@ def _values_of(kind: Beside, values: Any, name: str, first: int, where: str) -> 
 
 
 def encoder_of(
-    found: Sequence[Table], choice: Choice, beside: Sequence[str], dtype: np.dtype[Any] | None, progress: Progress
+    found: Sequence[Table], choice: Choice, beside: Sequence[str], dtype: str | None, progress: Progress
 ) -> Encoder:
     """The encoder of these tables: one pass over them, if there is something to learn. Raises SpecError for tables of
     other columns than the first."""

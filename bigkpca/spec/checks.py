@@ -38,9 +38,11 @@ def kernel(value: Any) -> str | Kernel:
 
 
 def method(value: str | Method, fields: ValidationInfo) -> str | Method:
-    """A method, or the name of one."""
+    """A method, or the name of one; "auto" is exact for a kernel matrix, which no other method reads."""
+    if value == "auto":
+        return methods.Exact.name if is_precomputed(fields.data.get("kernel")) else methods.Nystroem.name
     if isinstance(value, str):
-        return named_method(value, fields.data.get("kernel")).name
+        return methods.named(value).name
     if type(value) not in methods.METHODS.values():
         raise SpecError(f"method={value!r}: pass a name, or a value from bigkpca.methods")
     return value
@@ -49,13 +51,6 @@ def method(value: str | Method, fields: ValidationInfo) -> str | Method:
 def is_precomputed(kernel: Any) -> bool:
     """Whether the data of this kernel are the kernel matrix."""
     return kernel in (kernels.Precomputed.name, kernels.Precomputed())
-
-
-def named_method(name: str, kernel: Any) -> Method:
-    """The method of this name; "auto" is exact for a kernel matrix, which no other method reads, otherwise Nyström."""
-    if name == "auto":
-        return methods.Exact() if is_precomputed(kernel) else methods.Nystroem()
-    return methods.named(name)
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
@@ -170,7 +165,7 @@ def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool =
             yield Clash(name, f"is already set by kernel {kernel!r}: leave one of them out")
         elif name in given and kind not in fitting:
             yield Clash(name, f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out")
-    exact = named_method(method, kernel).exact
+    exact = is_precomputed(kernel) if method == "auto" else methods.named(method).exact
     if exact and "size" in given:
         yield Clash("size", "does not work with method exact, which uses every row: leave it out")
     stops = varied or exact or str(given.get("refine", 0)) != "0"
