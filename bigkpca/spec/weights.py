@@ -22,15 +22,11 @@ def checked(value: Any) -> Weights | None:
     pairs = dict(value.items()) if hasattr(value, "items") else None
     if pairs is not None and all(isinstance(name, str) for name in pairs):  # a mapping, or a Series with names
         return {name: _weight(each, repr(name)) for name, each in sorted(pairs.items())} or None
-    if isinstance(value, Mapping):
-        raise SpecError(
-            "column weights go by the names of columns, which are text: pass {'distance': 2.5}, or an array"
-        )
     values: Any = np.asarray(value)
     if isinstance(value, str) or values.ndim != 1:
         raise SpecError(
-            f"column weights must be a mapping such as {{'distance': 2.5}}, or an array with one weight for each "
-            f"column, not {value!r:.80}"
+            f"column weights must be a mapping from names such as {{'distance': 2.5}}, or an array with one weight for "
+            f"each column, not {value!r:.80}"
         )
     return tuple(_weight(each, f"column {j}") for j, each in enumerate(values.tolist()))
 

@@ -29,10 +29,10 @@ def test_values_that_are_no_weights_are_refused_by_name_or_number():
         ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
         ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),
         ([1, np.nan], r"the weight of column 1 is nan: give a finite number"),
-        ({1: 2}, r"column weights go by the names of columns, which are text: pass \{'distance': 2.5\}, or an array"),
-        ("delay", r"must be a mapping such as \{'distance': 2.5\}, or an array .* not 'delay'"),
-        (3.0, r"must be a mapping such as .* not 3.0"),
-        ([[1, 2]], r"must be a mapping such as .* not \[\[1, 2\]\]"),
+        ({1: 2}, r"must be a mapping from names such as .* not \{1: 2\}"),
+        ("delay", r"must be a mapping from names such as \{'distance': 2.5\}, or an array .* not 'delay'"),
+        (3.0, r"must be a mapping from names such as .* not 3.0"),
+        ([[1, 2]], r"must be a mapping from names such as .* not \[\[1, 2\]\]"),
     ):
         with case(value), pytest.raises(SpecError, match=message):
             FitSpec.checked(column_weights=value)
