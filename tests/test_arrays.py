@@ -115,8 +115,9 @@ def test_landmarks_are_the_same_on_processes(X, two_processes):
 
 def test_landmarks_that_cannot_be_drawn_are_refused(X):
     for size, given, message in (
-        (0, {}, "size=0: at least one landmark"),
+        (0, {}, "size=0: Input should be greater than or equal to 1"),
         (5, {"landmarks": "kmean"}, "unknown landmark rule 'kmean': did you mean 'kmeans'"),
+        (5, {"random_state": -1}, "random_state=-1: Input should be greater than or equal to 0"),
         (5, {"kernel": kernels.Precomputed()}, "kernel='precomputed' needs method='exact'"),
         (5, {"kernel": kernels.Function(quadratic), "landmarks": "kmeans"}, "landmarks='kmeans' uses averages of rows"),
     ):

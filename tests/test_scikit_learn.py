@@ -38,9 +38,9 @@ def test_functions_take_the_names_of_the_estimator_and_errors_name_them(X, tmp_p
         with pytest.raises(SpecError, match=r"components.*did you mean 'n_components'"):
             call(X, components=2)
     assert bigkpca.sigma(X, random_state=4) == bigkpca.sigma(X, random_state=4)
-    with pytest.raises(SpecError, match=r"^n_components=-1: at least one"):
+    with pytest.raises(SpecError, match=r"^n_components=-1: Input should be greater than"):
         KernelPCA(-1).fit(X)
-    with pytest.raises(SpecError, match=r"^random_state=-1: give a number of at least 0"):
+    with pytest.raises(SpecError, match=r"^random_state=-1: Input should be greater than or equal to 0"):
         KernelPCA(2, random_state=-1).fit(X)
     kpca = KernelPCA(2, random_state=0, size=20).fit(X)
     with pytest.raises(SpecError, match=r"^random_state=1, but the model was fitted with 0"):
@@ -81,7 +81,7 @@ def test_gamma_by_scale_is_that_of_scikit_learn_and_an_option_of_commands_and_fi
     assert (again.gamma, again.kernel_) == ("scale", model.features.kernel)
     with pytest.raises(SpecError, match="the cosine kernel has no gamma"):
         bigkpca.fit(X, tmp_path / "other.zarr", kernel="cosine", gamma="scale")
-    with pytest.raises(SpecError, match="gamma='scales': give a number or 'scale'"):
+    with pytest.raises(SpecError, match=r"gamma='scales': Input should be a valid number.*'scale'"):
         bigkpca.fit(X, tmp_path / "other.zarr", gamma="scales")
     with pytest.raises(SpecError, match="gamma='scale' depends on the sample of each fit"):
         bigkpca.compare(X, tmp_path / "compared", gamma="scale", n_components=2)

@@ -54,7 +54,7 @@ _COLUMNS = {
 )
 @option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
-@array_option("Array to read if the input is a Zarr group.")
+@array_option
 @memory_option("Leave out fits for which a process would need more, e.g. '2 GB'.")
 @overwrite_option
 @json_option

@@ -91,7 +91,6 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     from bigkpca.storage.describe import info as look
 
     progress = ShownProgress(quiet)
-    options["columns"] = options["columns"] or None
     done = run(list(sources), destination, progress=progress, **options)
     if done.already_done:
         progress.note(f"{destination} already holds these files: nothing to do")
@@ -105,7 +104,7 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     "bigkpca info rows.zarr --json",
 )
 @click.argument("path", type=PATH)
-@array_option("Array to describe if PATH is a Zarr group.")
+@array_option
 @json_option
 @verbose_option
 def info(path: str, array: str | None, as_json: bool) -> None:
@@ -116,4 +115,4 @@ def info(path: str, array: str | None, as_json: bool) -> None:
     if as_json or facts["kind"] != "model":
         show(facts, as_json)
         return
-    show_model(facts, {key: facts[key] for key in facts if key not in SPECTRUM})
+    show_model(facts, [key for key in facts if key not in SPECTRUM])

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import click
 import numpy as np
@@ -52,25 +48,19 @@ def demo(folder: str, quiet: bool) -> None:
         np.savez_compressed(content, pixels=pixels, digit=digits.target)
         with store.writer(raw):  # which makes the folder
             store.write(raw, content.getvalue())
-    seconds: dict[str, float] = {}
-
-    @contextmanager
-    def timed(step: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        seconds[step] = time.perf_counter() - started
-
-    with timed("ingest"):
-        ingest([raw], paths["dataset"], member="pixels", labels="digit", progress=progress)
-    with timed("fit"):
-        model = fit.fit(paths["dataset"], paths["model"], n_components=20, random_state=0, progress=progress)
-    with timed("transform"):
-        scores = transform.transform(paths["model"], paths["dataset"], paths["scores"], progress=progress)
+    ingest([raw], paths["dataset"], member="pixels", labels="digit", progress=progress)
+    model = fit.fit(paths["dataset"], paths["model"], n_components=20, random_state=0, progress=progress)
+    scores = transform.transform(paths["model"], paths["dataset"], paths["scores"], progress=progress)
     if installed():
         paths["report"] = f"{folder}/report.html"
-        shown: dict[str, Any] = {"scores": paths["scores"], "image_shape": (8, 8), "overwrite": True}
-        with timed("report"):
-            report(paths["model"], paths["report"], **shown, progress=progress)
+        report(
+            paths["model"],
+            paths["report"],
+            scores=paths["scores"],
+            image_shape=(8, 8),
+            overwrite=True,
+            progress=progress,
+        )
     facts = model_info(model, paths["model"])
     click.echo(f"sigma = {facts['kernel']['sigma']:.4g} (from the median distance between digits)")
     show_spectrum(facts)
@@ -78,7 +68,6 @@ def demo(folder: str, quiet: bool) -> None:
         f"nearest-centroid accuracy: {_accuracy(np.asarray(scores[:]), digits.target):.1%} from {facts['components']} "
         f"scores, {_accuracy(pixels, digits.target):.1%} from {facts['columns']} pixels"
     )
-    click.echo("seconds: " + ", ".join(f"{step} {spent:.2f}" for step, spent in seconds.items()))
     for name, path in paths.items():
         click.echo(f"{name:<8} {path}")
     if "report" not in paths:

@@ -17,13 +17,11 @@ from bigkpca.cli.options import (
     json_option,
     overwrite_option,
     running,
-    weight_option,
-    word_option,
+    spec_options,
 )
 from bigkpca.cli.output import show, show_model
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.progress import ShownProgress
-from bigkpca.spec import FitSpec
 
 
 @command(
@@ -103,14 +101,11 @@ def fit(
     own: Any = {"transform": transform, "like": like, "sample_weight": sample_weight}
     fitted = fit.fit(data, model, progress=ShownProgress(quiet), **own, **run, **fields)
     facts = model_info(fitted, model)
-    shown = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
-    about = {key: facts[key] for key in shown if key in facts}
+    names = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
+    written = {}
     if transform is not None:
-        about["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
-    show_model(facts, about)
-
-
-_FIELDS = FitSpec.model_fields
+        written["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
+    show_model(facts, names, **written)
 
 
 @command(
@@ -118,21 +113,14 @@ _FIELDS = FitSpec.model_fields
     "bigkpca sigma rows.zarr --kernel laplacian --standardize",
 )
 @click.argument("data", type=PATH)
-@word_option("--kernel", "kernel", default=_FIELDS["kernel"].default, help="Kernel whose length to choose.")
-@option(
-    "--random-state", "--seed", metavar="N", default=str(_FIELDS["random_state"].default), help="Seed of the sample."
-)
-@option("--standardize", is_flag=True, help="Standardize the columns first.")
-@weight_option
+@spec_options(["kernel", "random_state", "standardize", "column_weights"])
 @json_option
 @running
 def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Print candidate lengths sigma, from distances between sampled pairs, each with its sampling error."""
-    from bigkpca.execution.options import ReadingOptions
     from bigkpca.workflows import estimates
 
-    fields = {key: options[key] for key in ("kernel", "random_state", "standardize", "column_weights")}
-    run = {key: options[key] for key in ReadingOptions.__annotations__ if key in options}
+    fields, run = given(options)
     lengths = estimates.sigma(data, progress=ShownProgress(quiet), **fields, **run)
     if as_json:
         click.echo(json.dumps({name: asdict(length) for name, length in lengths.items()}))

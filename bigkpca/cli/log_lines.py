@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
 import threading
-from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
@@ -15,8 +15,10 @@ import click
 JSON_LINES = "bigkpca.json_lines"  # in the context, where each line on stderr is a JSON object
 
 
-class JsonLines:
+class JsonLines(io.TextIOBase):
     """A stream that turns each text written to it into a JSON object on one line, unless it already is one."""
+
+    encoding = "utf-8"
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._held, self._lock = stream, threading.local(), threading.Lock()
@@ -35,17 +37,8 @@ class JsonLines:
                 self._stream.flush()
         return len(text)
 
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        return False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
 
 
 def _is_json(line: str) -> bool:

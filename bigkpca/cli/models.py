@@ -45,8 +45,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     from bigkpca.workflows.fit import merge
 
     facts = model_info(merge(models, out, overwrite=overwrite), out)
-    shown = ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes")
-    show_model(facts, {key: facts[key] for key in shown if key in facts})
+    show_model(facts, ("path", "method", "kernel", "landmarks", "random_features", "rows", "components", "bytes"))
 
 
 @command(
@@ -107,7 +106,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
-@array_option("Array of the rows inside their Zarr group.")
+@array_option
 @overwrite_option
 @common
 def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
@@ -138,7 +137,7 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     help="Labels: a file, or the name of an array beside the rows.",
 )
 @option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as images.")
-@array_option("Array of the rows inside their Zarr group.")
+@array_option
 @overwrite_option
 @common
 def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,8 +11,6 @@ from click.shell_completion import CompletionItem
 from bigkpca.cli.command import option, verbose_option
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
-from bigkpca.numerics import kernels, landmarks, methods, preimages
-from bigkpca.numerics.registry import Registry
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import landmarks_of_file, unused
 from bigkpca.spec.units import TIMEOUT_WRITTEN, lacks_unit, parse_bytes
@@ -53,21 +50,13 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)
 
 
-def array_option(text: str) -> Callable[[Command], Command]:
-    """--array, with this help."""
-    return option("--array", metavar="NAME", unset="automatic (x, or the only one)", help=text)
-
-
-_CERTIFICATES = (
-    ("--tls-ca", "ca-file", "Certificate of the authority, for a scheduler at tls://..."),
-    ("--tls-cert", "client.cert", "Client certificate, for a scheduler at tls://..."),
-    ("--tls-key", "client.key", "Key of the client certificate."),
+array_option = option(
+    "--array", metavar="NAME", unset="automatic (x, or the only one)", help="Array to read from a Zarr group."
 )
 
 
 def certificates(command: Command) -> Command:
     """Options for the certificates of a cluster at tls://..., which override settings of Dask's configuration."""
-    settings = {flag: setting for flag, setting, _ in _CERTIFICATES}
 
     def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is None:
@@ -77,13 +66,14 @@ def certificates(command: Command) -> Command:
             raise SpecError(f"{flag} {path} does not exist")
         import dask.config
 
-        required = {f"distributed.comm.tls.{settings[flag]}": path, "distributed.comm.require-encryption": True}
-        dask.config.set(required)
+        setting = {"--tls-ca": "ca-file", "--tls-cert": "client.cert", "--tls-key": "client.key"}[flag]
+        dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
 
     about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
-    for flag, _, text in reversed(_CERTIFICATES):
-        command = option(flag, **about, unset="from Dask's configuration", help=text)(command)
-    return command
+    about |= {"unset": "from Dask's configuration"}
+    command = option("--tls-key", **about, help="Key of the client certificate.")(command)
+    command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
+    return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
 
 
 timeout_option = option(
@@ -113,7 +103,7 @@ def running(command: Command) -> Command:
     They do not change results, except that memory can end the growth of a size (`tol`).
     """
     for each in (
-        array_option("Array to read if the input is a Zarr group."),
+        array_option,
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
         workers_option,
@@ -179,52 +169,10 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
             if field.annotation is bool:
                 command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
             else:
-                command = option(f"--{flag}", *short, name, metavar="VALUE", shell_complete=_completing(name), **about)(
-                    command
-                )
+                command = option(f"--{flag}", *short, name, metavar="VALUE", **about)(command)
         return command
 
     return decorate
-
-
-_REGISTRIES: Mapping[str, Registry[Any]] = {
-    "kernel": kernels.KERNELS,
-    "method": methods.METHODS,
-    "landmarks": landmarks.RULES,
-    "preimage": preimages.PREIMAGES,
-}
-
-
-def words_of(name: str) -> list[str]:
-    """The words that a field of FitSpec accepts.
-
-    Examples
-    --------
-    >>> words_of("n_components"), words_of("solver")
-    (['none'], ['auto', 'dense', 'randomized'])
-    """
-    field = FitSpec.model_fields[name]
-    parts = [field.annotation, *get_args(field.annotation)]
-    found = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    found += [field.default] if isinstance(field.default, str) else []
-    found += _REGISTRIES[name].names if name in _REGISTRIES else []
-    found += ["none"] if NoneType in parts and field.default is not None else []
-    return list(dict.fromkeys(found))
-
-
-def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Completes the words of a field, or a file name for landmarks that match none of them."""
-
-    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        words = [CompletionItem(word) for word in words_of(name) if word.startswith(incomplete)]
-        return words or ([CompletionItem(incomplete, type="file")] if name == "landmarks" else [])
-
-    return complete
-
-
-def word_option(flag: str, field: str, **options: Any) -> Callable[[Command], Command]:
-    """An option that accepts the words of a field of FitSpec."""
-    return option(flag, metavar="NAME", shell_complete=_completing(field), **options)
 
 
 fit_options = spec_options(FitSpec.model_fields)

@@ -28,7 +28,7 @@ def show(facts: Mapping[str, Any], as_json: bool) -> None:
         click.echo(f"{key.replace('_', ' '):<{width}}  {_readable(key, value)}")
 
 
-_MOST_COLUMNS = 40  # that are shown
+_MOST_ENCODED = 40  # columns that are shown
 
 
 def show_columns(columns: Sequence[Column]) -> None:
@@ -42,13 +42,11 @@ def show_columns(columns: Sequence[Column]) -> None:
             each.arrow,
             each.as_words + (f"; {each.missing:,} missing values are the mean" if each.missing else ""),
         )
-        for each in columns[:_MOST_COLUMNS]
+        for each in columns[:_MOST_ENCODED]
     ]
-    widths = [max(len(row[place]) for row in shown) for place in (0, 1)]
-    for name, arrow, words in shown:
-        click.echo(f"{name:<{widths[0]}}  {arrow:<{widths[1]}}  {words}")
-    if len(columns) > _MOST_COLUMNS:
-        click.echo(f"... and {len(columns) - _MOST_COLUMNS:,} more")
+    click.echo("\n".join(aligned(shown, range(3))))
+    if len(columns) > _MOST_ENCODED:
+        click.echo(f"... and {len(columns) - _MOST_ENCODED:,} more")
 
 
 def _first(words: Sequence[str]) -> str:
@@ -85,9 +83,9 @@ def _readable(key: str, value: Any) -> str:
 SPECTRUM = ("eigenvalues", "explained_variance_ratio", "certificate", "choices")  # printed separately
 
 
-def show_model(facts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Print facts about a model, what was chosen automatically and why, and its spectrum."""
-    show(about, False)
+def show_model(facts: Mapping[str, Any], names: Iterable[str], **others: str) -> None:
+    """Print facts of these names about a model, and others, what was chosen automatically and why, and its spectrum."""
+    show({name: facts[name] for name in names if name in facts} | others, False)
     for choice in facts["choices"]:
         value = _readable("", choice["value"])
         click.echo(f"chosen: {choice['option']} {value}, {choice['reason']}")

@@ -11,7 +11,7 @@ import click
 from bigkpca.cli.command import command
 from bigkpca.cli.log_lines import write_json_lines
 from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
-from bigkpca.cli.output import show
+from bigkpca.cli.output import aligned, show
 from bigkpca.execution.progress import ShownProgress
 
 
@@ -80,7 +80,10 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
         for record in found:
             click.echo(json.dumps(record))
         return
-    click.echo(_LINE.format(*_HEADER) if found else "no run has ended yet")
+    if not found:
+        click.echo("no run has ended yet")
+        return
+    lines = [_HEADER]
     for record in found:
         rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
         flagged = record.get("flagged") or {}
@@ -88,7 +91,7 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
         if len(message) > _MOST_CHARACTERS:
             message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
         cells = (
-            record["run"],
+            str(record["run"]),
             str(record.get("finished"))[:19].replace("T", " "),
             str(record.get("status")),
             str(record.get("exit_code")),
@@ -100,7 +103,8 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
             _number(flagged.get("count")),
             message,
         )
-        click.echo(_LINE.format(*cells).rstrip())
+        lines.append(cells)
+    click.echo("\n".join(aligned(lines, [1, 2, 10])))
 
 
 _HEADER = (
@@ -108,7 +112,6 @@ _HEADER = (
     "message",
 )  # fmt: skip
 _MOST_CHARACTERS = 100  # of a message in the table
-_LINE = "{:>4}  {:<19}  {:<11}  {:>4}  {:>10}  {:>11}  {:>8}  {:>6}  {:>7}  {:>7}  {}"
 
 
 def _number(value: int | None) -> str:

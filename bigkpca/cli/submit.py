@@ -119,8 +119,6 @@ def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = N
     from bigkpca.execution import clusters
 
     words = [str(word) for word in words]
-    if not words:
-        raise SpecError("name a command, such as ['fit', 'rows.zarr', 'model.zarr']")
     try:
         options = _options(words)
     except click.ClickException as error:
@@ -145,20 +143,19 @@ def _needed(scheduler: str | None) -> str:
     return scheduler
 
 
-def _named(name: str) -> click.Command:
-    """A command that can be submitted. Raises click.UsageError if there is none."""
+def _named(name: str) -> click.Command | None:
+    """A command that can be submitted; None if there is none."""
     from bigkpca.cli import main
 
-    found = None if name in ("submit", "jobs") else main.get_command(click.Context(main), name)
-    if found is None:
-        raise click.UsageError(f"No such command {name!r} to submit.")
-    return found
+    return None if name in ("submit", "jobs") else main.get_command(click.Context(main), name)
 
 
 def _options(words: Sequence[str]) -> dict[str, Any]:
     """The options of a command, with full paths, so that they mean the same on a worker. Raises click.UsageError."""
-    found = _named(words[0])
-    context = found.make_context(words[0], list(words[1:]))
+    name, *others = words or [""]
+    if (found := _named(name)) is None:
+        raise click.UsageError(f"No such command {name!r} to submit.")
+    context = found.make_context(name, others)
     if context.params.get("scheduler") or context.params.get("workers"):
         raise click.UsageError("Give --scheduler once, before the command, which then runs on that cluster.")
     paths = {each.name for each in found.params if each.type is PATH}
@@ -174,6 +171,7 @@ def _full(path: Any) -> Any:
 def _called(name: str, options: Mapping[str, Any]) -> tuple[int, str]:
     """Run a command on a worker: its exit code, and the reason of a failure."""
     found = _named(name)
+    assert found is not None
     try:
         with click.Context(found, info_name=name) as context:
             context.invoke(found, **options)

@@ -2,9 +2,8 @@
 
 files -> checked pieces of at most 4 MB -> whole chunks -> sync -> the manifest, which publishes them
 
-Memory does not depend on the number of rows. A dataset appears at its path when it is complete, and readers use as many
-rows as its manifest names. So after a crash the previous state is still intact, and rerunning the command finishes
-the work.
+A dataset appears at its path when it is complete, and readers use as many rows as its manifest names. So after a crash
+the previous state is still intact, and rerunning the command finishes the work.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import zarr
 
-from bigkpca.data.blocks import power_of_two
+from bigkpca.data.blocks import Block, power_of_two
 from bigkpca.data.sample_weights import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
-from bigkpca.data.zarr import read, whole
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
-from bigkpca.ingesting.encoder import Column, Encoder, Missing
+from bigkpca.ingesting.encoder import OF_TEXT, Column, Encoder, Missing
 from bigkpca.ingesting.sources import (
     Choice,
     Inputs,
@@ -37,7 +34,7 @@ from bigkpca.ingesting.sources import (
     separate_pieces,
     storable,
 )
-from bigkpca.ingesting.tables import CsvOptions, Table
+from bigkpca.ingesting.tables import CsvOptions
 from bigkpca.storage import groups, output, records
 from bigkpca.storage.groups import NewArray
 from bigkpca.storage.output import Output, group_path
@@ -94,7 +91,8 @@ def ingest(
     Axes of arrays after the first are flattened. Columns of tables are matched by name. Numbers and booleans are used
     as they are; dates become days since 1970-01-01 (in UTC if they have a time zone), times of day and durations days,
     and lists of numbers one column for each place. Repeating the call changes nothing, or finishes a run that was
-    stopped.
+    stopped. One pass over the files is preceded by another one if categories, means or characters are learned. Memory
+    does not depend on the number of rows.
 
     Parameters
     ----------
@@ -107,12 +105,10 @@ def ingest(
         Folder of the dataset.
     member : str, optional
         Name of the array inside .npz and HDF5 files.
-    labels : str, optional
-        A file with one label for each row of all sources, or the name of an array or column, which is kept beside the
-        rows. Text becomes codes, numbered by first appearance.
-    sample_weight : str, optional
-        A file with the weights of all rows, or the name of an array or column with them, which is kept beside the rows:
-        finite numbers of at least 0, for `bigkpca.fit(..., sample_weight="sample_weight")`.
+    labels, sample_weight : str, optional
+        A file with one value for each row of all sources, or the name of an array or column, which is kept beside the
+        rows. Labels of text become codes, numbered by first appearance. Weights are finite numbers of at least 0, for
+        `bigkpca.fit(..., sample_weight="sample_weight")`.
     dtype : str, optional
         Dtype to cast to; by default that of the arrays, or the common one of the columns.
     columns, drop : sequence of str, optional
@@ -121,8 +117,8 @@ def ingest(
         Columns that become categories, of text or of codes: a column of 0 and 1 for each distinct value, in
         alphabetical order. Text is refused otherwise.
     max_categories : int, optional
-        Keep only this many of the most frequent values of each of these columns; all others become the category
-        `(other)`, also those that first appear in rows added later. By default, all are kept, at most 1000.
+        Keep only this many of the most frequent values of each of these columns; all others, also of rows added later,
+        become the category `(other)`. By default, all are kept, at most 1000.
     missing : {"refuse", "mean"}
         Treatment of missing values (empty fields, NA, null, NaN): an error, or the mean of the column, of a category
         its share.
@@ -130,10 +126,10 @@ def ingest(
         Name of a text column: rows are the numbers of its characters, padded with zeros, for string kernels
         (`kernels.Spectrum`). For FASTA files, this is always the sequence.
     csv : mapping, optional
-        How text is read: `delimiter`, `quote_char`, `escape_char`, `newlines_in_values`, `encoding`, `skip_rows`,
-        `header` (False: there is none), `decimal_point`, `null_values` (besides the usual ones), `true_values`,
-        `false_values`, `timestamp_parsers` (formats of dates), and `column_types`, a mapping such as {"zip": "string"}
-        from columns to types of Arrow. Others are found from the first megabyte.
+        How text is read: `delimiter`, `encoding`, `decimal_point`, `skip_rows`, `header` (False: there is none),
+        `null_values` (besides the usual ones), `timestamp_parsers` (formats of dates), other options of
+        `pyarrow.csv`, and `column_types`, a mapping such as {"zip": "string"} from columns to types of Arrow. Others
+        are found from the first megabyte.
     like : path, optional
         Use the columns, categories and means of this dataset. `append` always does so.
     block_rows : int, optional
@@ -145,8 +141,7 @@ def ingest(
         Replace an existing dataset: on a local disk once the new one is finished, in an object store before it is
         begun.
     progress : bool or Progress
-        True shows bars or, without a terminal, lines; a Progress object receives the number of rows read, and notes; by
-        default nothing is shown.
+        True shows bars or, without a terminal, lines; a Progress object receives the number of rows read, and notes.
 
     Returns
     -------
@@ -167,11 +162,6 @@ def ingest(
         Another run is writing `destination`.
     IncompleteError
         The disk is full, a file changed, or an earlier ingest did not finish.
-
-    Notes
-    -----
-    One pass over the files, preceded by another one if categories, means or characters are learned. Memory does not
-    depend on the number of rows.
     """
     progress = shown(progress)
     if append and (overwrite or like is not None):
@@ -182,17 +172,20 @@ def ingest(
         raise SpecError(f"block_rows={block_rows}: must be at least 1")
     choice = Choice(_several(columns or ()), _several(drop), _several(categorical), max_categories, missing, text)
     model = destination if append else like
+    if model is not None and choice.changed:
+        raise SpecError(f"{model} has the columns of a dataset: leave out all other options of columns")
     encoder = None if model is None else _encoder_at(expanded(model))
     beside = {LABELS: labels, WEIGHTS: sample_weight}
     many = sources if isinstance(sources, list | tuple) else [sources]
-    texts, known = filter(None, (*choice.categorical, text)), encoder.columns if encoder else ()
-    reading = CsvOptions.of(csv or {}, texts, known, filter(is_path, (labels, sample_weight)))
+    of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
+    names = [str(each) for each in beside.values() if is_path(each)]
+    reading = CsvOptions(csv or {}, (*choice.categorical, text, *of_text), names)
     with ExitStack() as scratch:
-        inputs = open_inputs(many, beside, reading, scratch)
+        inputs = open_inputs(many, beside, reading, scratch, progress)
         paths = [str(each["path"]) for each in inputs.identity if each["path"] is not None]
         out = group_path(destination, *paths, *map(expanded, filter(is_path, many)))
         request = {
-            "sources": list(inputs.identity),
+            "sources": inputs.identity,
             "options": choice.changed | {kind.option: name for kind, name in inputs.named.items()},
             "csv": {name: repr(value) for name, value in (csv or {}).items()},
             "member": member,
@@ -204,18 +197,18 @@ def ingest(
             "like": None if like is None else store_of(expanded(like)).absolute(expanded(like)),
             "block_rows": block_rows,
         }
-        _note(inputs, progress)
         path = store_of(out).absolute(out)
         if append:
             opening = output.growing(path, record, progress.note)
         else:
             opening = output.opened(path, record, overwrite=overwrite, note=progress.note)
         with opening as place:
-            if done := place.done or _appended_last(place, request):
+            repeated = place.before is not None and place.before["provenance"][-1].get("request") == request
+            if done := place.done or repeated:
                 place.release()
             else:
                 _make(place, inputs, choice, encoder, request, progress)
-    group, about = finished(path)
+    about = _finished(path)
     if done and append and (frames := [each["table"] for each in inputs.identity if each["path"] is None]):
         warn(
             f"{path}: these rows were appended last, so the {frames[0]} is not added again; to add equal rows once "
@@ -227,7 +220,7 @@ def ingest(
         rows=about["rows"],
         columns=about["columns"],
         row_shape=tuple(about["row_shape"]),
-        dtype=np.dtype(_array(group, "x").dtype),
+        dtype=np.dtype(groups.open_array(f"{path}/x").dtype),
         labels=LABELS.array in about["arrays"],
         sample_weight=WEIGHTS.array in about["arrays"],
         already_done=done,
@@ -235,11 +228,12 @@ def ingest(
     )
 
 
-def finished(path: str) -> tuple[zarr.Group, dict[str, Any]]:
-    """A dataset and its manifest. Raises SpecError for anything else, IncompleteError if it is not finished."""
-    group, about = groups.open_group(path, "dataset"), groups.describe(path) or {}
+def _finished(path: str) -> dict[str, Any]:
+    """The manifest of a dataset. Raises SpecError for anything else, IncompleteError if it is not finished."""
+    groups.open_group(path, "dataset")
+    about = groups.describe(path) or {}
     records.check(about, records.DATASET, path)
-    return group, about
+    return about
 
 
 def _several(values: str | Iterable[str]) -> tuple[str, ...]:
@@ -249,26 +243,11 @@ def _several(values: str | Iterable[str]) -> tuple[str, ...]:
 
 def _encoder_at(path: str) -> Encoder | None:
     """The encoder of the dataset at a path; None if it was made of arrays."""
-    _, about = finished(path)
+    about = _finished(path)
     if "encoding" not in about:
         return None
     records.check(about["encoding"], records.ENCODING, path)
     return Encoder.from_json(about["encoding"])
-
-
-def _note(inputs: Inputs, progress: Progress) -> None:
-    """Say what a user may not expect of the inputs."""
-    if inputs.skipped:
-        progress.note(f"leaving out {', '.join(inputs.skipped[:5])}: no format that can be ingested")
-    for each in inputs.opened:
-        if isinstance(each, Table):
-            for note in each.notes:
-                progress.note(f"{each.where}: {note}")
-
-
-def _appended_last(place: Output, request: Mapping[str, Any]) -> bool:
-    """Whether the rows of this request are the last that were appended."""
-    return place.before is not None and place.before["provenance"][-1].get("request") == request
 
 
 def _make(
@@ -290,28 +269,24 @@ def _make(
             inputs.check_unchanged()  # a file that changes between passes can have values that the first did not see
         raise
     inputs.check_unchanged()
-    before = place.before or {"provenance": [], "sources": []}
-    (entry,) = about["provenance"]
-    if place.before is not None:
-        entry |= {"request": request}
-    place.publish(
-        about
-        | {
-            "provenance": [*before["provenance"], entry],
-            "sources": [*before["sources"], *request["sources"]] if place.before else request["sources"],
-        }
-    )
+    (entry,), sources = about["provenance"], request["sources"]
+    if place.before is None:
+        place.publish(about | {"sources": sources})
+        return
+    joined = {
+        "provenance": [*place.before["provenance"], entry | {"request": request}],
+        "sources": [*place.before["sources"], *sources],
+    }
+    place.publish(about | joined)
 
 
 def _encoder(
     place: Output, inputs: Inputs, choice: Choice, known: Encoder | None, progress: Progress
 ) -> Encoder | None:
     """The encoder of the rows; None for arrays. Raises SpecError for options that they do not have."""
-    dtype, where = place.record["dtype"], inputs.opened[0].where
+    where = inputs.opened[0].where
     of_dataset = place.before is not None or place.record["like"] is not None
-    if of_dataset and choice.changed:
-        raise SpecError(f"{place.path} has the columns of a dataset: leave out all other options of columns")
-    if not inputs.tables:
+    if not inputs.of_tables:
         if choice.changed:
             raise SpecError(f"{where} is an array of numbers: options of columns are for tables")
         if known is not None or place.record["like"] is not None:
@@ -320,11 +295,10 @@ def _encoder(
     if place.record["member"] is not None:
         raise SpecError(f"{where} is a table, which has no members: leave out member (--member)")
     if not of_dataset:
-        beside = list(inputs.named.values())
-        return encoder_of(inputs.tables, choice, beside, None if dtype is None else np.dtype(dtype), progress)
+        return encoder_of(inputs.opened, choice, list(inputs.named.values()), place.record["dtype"], progress)
     if known is None:
         raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
-    for table in inputs.tables:
+    for table in inputs.opened:
         if lacking := [column.name for column in known.columns if column.name not in table.names]:
             raise SpecError(f"{table.where} lacks the columns {', '.join(map(repr, lacking[:8]))} of the dataset")
     return known
@@ -333,10 +307,9 @@ def _encoder(
 def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Progress) -> dict[str, Any]:
     """Write all rows behind those that are there, and return what describes them."""
     if encoder is None:
-        dtype = None if place.record["dtype"] is None else np.dtype(place.record["dtype"])
-        pieces = pieces_of_arrays(inputs.arrays, place.record["member"], inputs.named, dtype)
+        pieces = pieces_of_arrays(inputs.opened, place.record["member"], inputs.named, place.record["dtype"])
     else:
-        pieces = pieces_of_tables(inputs.tables, encoder, inputs.named)
+        pieces = pieces_of_tables(inputs.opened, encoder, inputs.named)
     first, pieces = _with_first(pieces, inputs.opened[0].where)
     separate, heads = {}, {kind.array: values for kind, values in first.beside.items()}
     for kind, file in inputs.separate.items():
@@ -347,7 +320,7 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
         _check_fits(place, first.X, heads)
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
-    x, beside = _Chunks.after(place, "x", start), {name: _Chunks.after(place, name, start) for name in heads}
+    x, beside = _Chunks(place, "x", start), {name: _Chunks(place, name, start) for name in heads}
     with shown_pass(progress, "ingest", count_of(inputs.opened)) as advance:
         for piece in pieces:
             x.add(piece.X)
@@ -357,14 +330,15 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
         for kind, parts in separate.items():
             for values in parts:
                 beside[kind.array].add(_codes(values, codes))
-    stop = x.flush()
+    for each in (x, *beside.values()):
+        each.flush()
     for kind in BESIDE:
-        if kind.array in beside and (count := beside[kind.array].flush() - start) != stop - start:
+        if kind.array in beside and (count := beside[kind.array].stop - start) != x.stop - start:
             where = inputs.separate[kind].where
-            raise SpecError(f"{where} holds {count:,} {kind.noun}s for {stop - start:,} rows: it needs one for each")
+            raise SpecError(f"{where} holds {count:,} {kind.noun}s for {x.stop - start:,} rows: it needs one for each")
     names = [last_name(each["path"] or each["table"]) for each in inputs.identity]
-    entry = {"sources": names, "rows": [start, stop]}
-    found = {"rows": stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
+    entry = {"sources": names, "rows": [start, x.stop]}
+    found = {"rows": x.stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
     found |= {"row_shape": list(first.row_shape)} | ({"categories": list(codes)} if codes else {})
     if encoder is None:
         return found
@@ -389,8 +363,8 @@ def _create(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
 
 def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
     """Raise SpecError for rows, or values beside them, that cannot be added to a dataset."""
-    (group, about), path = finished(place.path), place.path
-    x, given = _array(group, "x"), place.record["block_rows"]
+    path, about = place.path, _finished(place.path)
+    x, given = groups.open_array(f"{path}/x"), place.record["block_rows"]
     pairs: dict[str, tuple[Any, Any]] = {
         "columns": (X.shape[1], x.shape[1]),
         "dtype": (X.dtype.name, x.dtype.name),
@@ -399,7 +373,11 @@ def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
     for kind in BESIDE:
         there = "none"
         if kind.array in about["arrays"]:
-            there = "text" if kind is LABELS and "categories" in about else _array(group, kind.array).dtype.name
+            there = (
+                "text"
+                if kind is LABELS and "categories" in about
+                else groups.open_array(f"{path}/{kind.array}").dtype.name
+            )
         values = beside.get(kind.array)
         here = "none" if values is None else "text" if values.dtype.kind == "U" else values.dtype.name
         pairs[kind.option] = here, there
@@ -408,56 +386,36 @@ def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
             raise SpecError(f"{path}: cannot append, since {what} is {there} there and {here} in the new rows")
 
 
-def _array(group: zarr.Group, name: str) -> zarr.Array[Any]:
-    array = group[name]
-    assert isinstance(array, zarr.Array)
-    return array
-
-
-@dataclass
 class _Chunks:
-    """Rows collected in memory until they fill some chunks, which are then written once, by one assignment.
+    """Rows of an array of an output from row `start` on, collected in memory until they fill some chunks, which are
+    then written at once."""
 
-    array: in the folder of `place`; its stored shape grows only when all rows are written. start: number of the first
-    row held.
-    """
-
-    array: zarr.Array[Any]
-    place: Output
-    start: int
-    held: Array
-    filled: int
-
-    @classmethod
-    def after(cls, place: Output, name: str, rows: int) -> _Chunks:
-        """Continue after the first rows of an array; rows of an incomplete chunk are read back, to be written again."""
-        path = f"{place.folder}/{name}"
-        array = groups.open_array(path)
-        chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
-        held = np.empty((chunk * max(1, _HELD_BYTES // (chunk * row_bytes)), *array.shape[1:]), array.dtype)
-        filled = rows % chunk
-        if filled:
-            held[:filled] = read(whole(array), path, rows - filled, rows)
-        return cls(array, place, rows - filled, held, filled)
+    def __init__(self, place: Output, name: str, start: int) -> None:
+        array = groups.open_array(f"{place.folder}/{name}")
+        self._chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
+        rows = self._chunk * max(1, _HELD_BYTES // (self._chunk * row_bytes))
+        self._held = np.empty((rows, *array.shape[1:]), array.dtype)
+        self._place, self._name, self.stop, self._filled = place, name, start, 0
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
         while len(values):
-            taken = values[: len(self.held) - self.filled]
-            self.held[self.filled : self.filled + len(taken)] = taken
-            self.filled += len(taken)
+            start = self.stop - self._filled
+            room = len(self._held) - start % self._chunk  # so that what is written ends with a chunk
+            taken = values[: room - self._filled]
+            self._held[self._filled : self._filled + len(taken)] = taken
+            self._filled += len(taken)
+            self.stop += len(taken)
             values = values[len(taken) :]
-            if self.filled == len(self.held):
+            if self._filled == room:
                 self.flush()
 
-    def flush(self) -> int:
-        """Write the rows held; return the number of rows."""
-        stop = self.start + self.filled
-        if self.filled:
-            self.place.check_claim()
-            groups.with_rows(self.array, stop)[self.start : stop] = self.held[: self.filled]
-            self.start, self.filled = stop, 0
-        return stop
+    def flush(self) -> None:
+        """Write the rows held."""
+        if self._filled:
+            block = Block(0, self.stop - self._filled, self.stop)
+            self._place.write(block, {self._name: self._held[: self._filled]})
+            self._filled = 0
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:

@@ -24,6 +24,7 @@ from bigkpca.data.frames import check_encoding
 from bigkpca.data.npy import read_npy_header
 from bigkpca.errors import (
     Array,
+    BigKPCAError,
     CorruptionError,
     DataError,
     IncompleteError,
@@ -119,11 +120,14 @@ def _decoding(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError, zlib.error, zipfile.BadZipFile, struct.error) as error:
-        if isinstance(error, OSError) and may_pass(error):
-            raise IncompleteError(
-                f"{path} cannot be read for the moment ({error}): run the same command again"
-            ) from error
-        raise CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again") from error
+        raise undecodable(path, error) from error
+
+
+def undecodable(path: Path | str, error: Exception) -> BigKPCAError:
+    """What it means that a file cannot be read or decoded."""
+    if isinstance(error, OSError) and may_pass(error):
+        return IncompleteError(f"{path} cannot be read for the moment ({error}): run the same command again")
+    return CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again")
 
 
 def unpacked(path: Path) -> IO[bytes]:
@@ -135,26 +139,19 @@ def unpacked(path: Path) -> IO[bytes]:
 
 def opened(path: Path) -> ArrayFile | None:
     """The arrays of a file; None for another format."""
+    reader = reader_of(path)
     with _decoding(path):
-        reader = _reader(path)
         return None if reader is None else reader(path)
 
 
-def is_known(path: Path) -> bool:
-    """Whether a file has a format of arrays."""
-    with _decoding(path):
-        return _reader(path) is not None
-
-
-def _reader(path: Path) -> Callable[[Path], ArrayFile] | None:
-    with unpacked(path) as file:
+def reader_of(path: Path) -> Callable[[Path], ArrayFile] | None:
+    """What reads the header of a file; None for another format."""
+    with _decoding(path), unpacked(path) as file:
         head = file.read(8)
-    known = (
-        reader
-        for begins, ending, reader in FORMATS
-        if re.match(begins, head, re.DOTALL) and path.name.lower().endswith(ending)
-    )
-    return next(known, None)
+    for begins, ending, reader in FORMATS:
+        if re.match(begins, head, re.DOTALL) and path.name.lower().endswith(ending):
+            return reader
+    return None
 
 
 def _streamed(file: IO[bytes], stored: Stored, rows: int, where: str) -> Iterator[Array]:
@@ -266,18 +263,10 @@ def hdf5(path: Path) -> ArrayFile:
     return ArrayFile(path, arrays, stream)
 
 
-def netcdf3(path: Path) -> ArrayFile:
-    """A netCDF 3 file, which is refused."""
-    raise SpecError(
-        f"{path} is a netCDF 3 file: open it with xarray, and write it with to_zarr, or fit the DataArray itself"
-    )
-
-
 FORMATS: list[tuple[bytes, str, Callable[[Path], ArrayFile]]] = [
     (rb"\x93NUMPY", "", npy),
     (rb"PK\x03\x04", ".npz", npz),
     (rb"\0\0[\x08\x09\x0b-\x0e][\x01-\xff]", "", idx),
     (rb"\x89HDF", "", hdf5),
-    (rb"CDF", "", netcdf3),
 ]
 """Formats of arrays: a pattern of the first bytes, the ending of file names, and what reads the header."""

@@ -26,6 +26,7 @@ from bigkpca.errors import Array, DataError
 
 Kind = Literal["number", "boolean", "date", "time", "list", "category", "characters"]
 Missing = Literal["refuse", "mean"]
+OF_TEXT = ("category", "characters")
 OTHER = "(other)"
 """The category of all texts that are not among the most frequent."""
 MOST_CATEGORIES = 1000
@@ -129,25 +130,10 @@ def kind_of(arrow: Any) -> Kind | None:
 
 def dtype_of(column: Column, arrow: Any) -> np.dtype[Any]:
     """The dtype of the numbers of a column of this Arrow type."""
-    from pyarrow import types
+    import pyarrow as pa
 
-    if column.kind == "list":
-        arrow = arrow.value_type
-    found: np.dtype[Any] = np.dtype(np.float64)
-    if column.kind in ("number", "list") and (types.is_integer(arrow) or types.is_floating(arrow)):
-        found = np.dtype(arrow.to_pandas_dtype())
-    elif column.kind in ("boolean", "category", "characters"):
-        found = np.min_scalar_type(len(column.categories) if column.kind == "characters" else 1)
+    found = column.encode(pa.nulls(0, arrow))[0].dtype
     return np.result_type(found, np.float32) if column.fills else found
-
-
-def is_text(arrow: Any) -> bool:
-    """Whether an Arrow type holds texts, of which a dictionary may list each once."""
-    from pyarrow import types
-
-    if types.is_dictionary(arrow):
-        return is_text(arrow.value_type)
-    return types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
 
 
 def texts_of(values: Any) -> Any:
@@ -167,7 +153,7 @@ def texts_of(values: Any) -> Any:
 _Encoded = tuple[Array, Array, Fault | None]
 
 
-def _present(values: Any) -> Array:
+def _missing(values: Any) -> Array:
     found: Array = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return found
 
@@ -175,17 +161,14 @@ def _present(values: Any) -> Array:
 def _numbers(values: Any, column: Column) -> _Encoded:
     import pyarrow as pa
 
-    if pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    elif pa.types.is_decimal(values.type) or pa.types.is_null(values.type):
         values = values.cast(pa.float64())
-    missing = _present(values)
+    missing = _missing(values)
     found: Array = values.fill_null(0).to_numpy(zero_copy_only=False)
     found = np.where(missing, found.dtype.type(0), found) if missing.any() else found
     return found[:, None], missing, None
-
-
-def _booleans(values: Any, column: Column) -> _Encoded:
-    found: Array = values.fill_null(False).to_numpy(zero_copy_only=False)
-    return found.astype(np.uint8)[:, None], _present(values), None
 
 
 def _days(values: Any, column: Column) -> _Encoded:
@@ -195,13 +178,13 @@ def _days(values: Any, column: Column) -> _Encoded:
     a_day = 1 if of_days else _DAY * _UNITS["ms" if pa.types.is_date64(values.type) else values.type.unit]
     width = pa.int32() if of_days or pa.types.is_time32(values.type) else pa.int64()
     found: Array = values.cast(width).fill_null(0).to_numpy(zero_copy_only=False)
-    return found[:, None] / a_day, _present(values), None
+    return found[:, None] / a_day, _missing(values), None
 
 
 def _lists(values: Any, column: Column) -> _Encoded:
     import pyarrow.compute as pc
 
-    missing = _present(values)
+    missing = _missing(values)
     lengths = pc.list_value_length(values).fill_null(column.length).to_numpy(zero_copy_only=False)
     if (lengths != column.length).any():
         place = int(np.argmax(lengths != column.length))
@@ -220,7 +203,7 @@ def _categories(values: Any, column: Column) -> _Encoded:
 
     texts = texts_of(values)
     found = pc.index_in(texts, pa.array(column.categories, texts.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    missing, fault = _present(texts), None
+    missing, fault = _missing(texts), None
     if column.categories[-1:] == (OTHER,):
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     if (unknown := (found < 0) & ~missing).any():
@@ -249,12 +232,12 @@ def _characters(values: Any, column: Column) -> _Encoded:
             f"{texts[place].as_py()!r:.40}, longer than the {column.length} characters of the dataset, or with others"
         )
         fault = Fault(place, what, "remove its row, or make a new dataset")
-    return codes.astype(np.min_scalar_type(len(column.categories))), _present(texts), fault
+    return codes.astype(np.min_scalar_type(len(column.categories))), _missing(texts), fault
 
 
 _ENCODERS = {
     "number": _numbers,
-    "boolean": _booleans,
+    "boolean": _numbers,
     "date": _days,
     "time": _days,
     "list": _lists,
@@ -285,14 +268,13 @@ class Encoder:
         that names the first unusable value of each column."""
         found, faults, at = np.empty((len(batch), self.width), self.dtype), [], 0
         for column in self.columns:
-            try:
-                numbers, fault = column.encode(batch.column(column.name))
-            except (ValueError, TypeError, AttributeError) as error:  # pyarrow's are among them
-                arrow = batch.schema.field(column.name).type
+            arrow = batch.schema.field(column.name).type
+            if column.kind not in OF_TEXT and kind_of(arrow) != column.kind:
                 raise DataError(
                     f"{where}: column {column.name!r} is of type {arrow}, and of kind {column.kind} in the dataset: "
-                    f"convert it first ({error})"
-                ) from error
+                    "convert it first"
+                )
+            numbers, fault = column.encode(batch.column(column.name))
             stop = at + column.width
             found[:, at:stop] = cast(numbers, self.dtype, first, where, column.name)
             at = stop
@@ -321,14 +303,14 @@ def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, name: str | Non
         return X.astype(dtype, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
         found = X.astype(dtype)
-        lost = np.isinf(found) if X.dtype.kind == "f" and dtype.kind == "f" else found.astype(X.dtype) != X
-    if X.dtype.kind == "f" and dtype.kind in "ui":  # processors differ in how they convert what is out of range
-        wide = X.astype(np.float64, copy=False)
-        lost |= ~((wide >= float(np.iinfo(dtype).min)) & (wide < float(np.iinfo(dtype).max) + 1))
-    if X.dtype.kind in "ui" and dtype.kind in "ui":
-        lost |= (found < 0) != (X < 0)
-    if X.dtype.kind in "ui" and dtype.kind == "f":  # the largest ones become another integer and come back changed
-        lost |= np.abs(found) > 2 ** (np.finfo(dtype).nmant + 1)
+    if X.dtype.kind == dtype.kind == "f":
+        lost = np.isinf(found)
+    else:
+        least, most = _whole_numbers_of(dtype)
+        wide = X.astype(np.result_type(X, np.float64), copy=False) if X.dtype.kind == "f" else X
+        lost = (wide < least) | (wide >= most + 1)  # exactly, since most + 1 is a power of two, or 2
+        if X.dtype.kind == "f":
+            lost |= wide != np.floor(wide)
     if lost.any():
         row, column = np.argwhere(lost)[0]
         raise DataError(
@@ -338,11 +320,21 @@ def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, name: str | Non
     return found
 
 
+def _whole_numbers_of(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest of the whole numbers that a dtype holds without a gap."""
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind == "f":
+        most = 2 ** (np.finfo(dtype).nmant + 1)
+        return -most, most
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+
+
 class _Learner:
     """What one pass over a column finds: counts of its texts, its characters, or its sum."""
 
-    def __init__(self, column: Column, most: int) -> None:
-        self.column, self._most = column, most
+    def __init__(self, column: Column, missing: Missing, max_categories: int | None) -> None:
+        self.column, self._fills, self._most = column, missing == "mean", max_categories
         self._counts: Counter[str] = Counter()
         self._longest = 0
         self._total: Array | float = 0.0
@@ -352,13 +344,12 @@ class _Learner:
         """Learn from an Arrow array."""
         import pyarrow.compute as pc
 
-        if self.column.kind not in ("category", "characters"):
-            numbers, fault = replace(self.column, fills=(0.0,) * self.column.width).encode(values)
-            present = ~_ENCODERS[self.column.kind](values, self.column)[1]
-            if fault is None:
-                self._total = self._total + numbers[present].sum(axis=0, dtype=np.float64)
-                self._rows += int(present.sum())
-                self._missing += int((~present).sum())
+        if self.column.kind not in OF_TEXT:
+            numbers, missing, fault = _ENCODERS[self.column.kind](values, self.column)
+            if fault is None and np.isfinite(numbers).all():  # otherwise, the pass that encodes reports it
+                self._total = self._total + numbers[~missing].sum(axis=0, dtype=np.float64)
+                self._rows += int((~missing).sum())
+                self._missing += int(missing.sum())
             return
         texts = texts_of(values).drop_null()
         self._rows += len(texts)
@@ -375,28 +366,28 @@ class _Learner:
                 "Leave it out with drop (--drop), or keep it beside the rows with labels (--labels)"
             )
 
-    def learned(self, missing: Missing, limited: bool) -> Column:
+    def learned(self) -> Column:
         """The column with what was seen."""
-        if not self._rows:
+        if not (self._counts if self.column.kind in OF_TEXT else self._rows):
             raise DataError(f"column {self.column.name!r} has only missing values: leave it out with drop (--drop)")
         if self.column.kind == "characters":
-            letters = tuple(sorted(self._counts))
-            return replace(self.column, categories=letters, length=self._longest)
+            return replace(self.column, categories=tuple(sorted(self._counts)), length=self._longest)
         if self.column.kind != "category":
             return replace(self.column, fills=tuple(np.ravel(self._total / self._rows).tolist()), missing=self._missing)
-        if len(self._counts) > self._most and not limited:
+        if self._most is None and len(self._counts) > MOST_CATEGORIES:
             raise DataError(
                 f"column {self.column.name!r} has {len(self._counts):,} different values: keep the most frequent as "
                 "categories with max_categories (--max-categories), or leave it out with drop (--drop)"
             )
-        frequent = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))[: self._most]
-        kept, others = sorted(text for text, _ in frequent), self._rows - sum(count for _, count in frequent)
-        categories = (*kept, OTHER) if limited else tuple(kept)
-        counts = [*(self._counts[text] for text in kept), *([others] if limited else [])]
-        fills = tuple(count / self._rows for count in counts) if missing == "mean" else ()
-        return replace(
-            self.column, categories=categories, fills=fills, missing=self._missing if missing == "mean" else 0
-        )
+        texts = self._counts.keys() - ({OTHER} if self._most is not None else set())
+        frequent = sorted(texts, key=lambda text: (-self._counts[text], text))[: self._most]
+        counts = {text: self._counts[text] for text in sorted(frequent)}
+        if self._most is not None:
+            counts[OTHER] = self._rows - sum(counts.values())
+        found = replace(self.column, categories=tuple(counts))
+        if not self._fills:
+            return found
+        return replace(found, fills=tuple(n / self._rows for n in counts.values()), missing=self._missing)
 
 
 def learned(
@@ -408,13 +399,11 @@ def learned(
 ) -> tuple[Column, ...]:
     """The columns with their categories, characters and means: one pass over the batches."""
     to_learn = [
-        _Learner(column, MOST_CATEGORIES if max_categories is None else max_categories)
-        for column in columns
-        if missing == "mean" or column.kind in ("category", "characters")
+        _Learner(column, missing, max_categories) for column in columns if missing == "mean" or column.kind in OF_TEXT
     ]
     for batch in batches:
         for each in to_learn:
             each.see(batch.column(each.column.name))
         advance(len(batch))
-    found = {each.column.name: each.learned(missing, max_categories is not None) for each in to_learn}
+    found = {each.column.name: each.learned() for each in to_learn}
     return tuple(found.get(column.name, column) for column in columns)

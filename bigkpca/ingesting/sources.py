@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from bigkpca.errors import (
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting import arrays, tables
 from bigkpca.ingesting.arrays import ArrayFile
-from bigkpca.ingesting.encoder import Column, Encoder, Missing, cast, dtype_of, is_text, kind_of, learned, texts_of
+from bigkpca.ingesting.encoder import Column, Encoder, Missing, cast, dtype_of, kind_of, learned, texts_of
 from bigkpca.ingesting.tables import CsvOptions, Table
 
 
@@ -68,32 +68,27 @@ class Choice:
     @property
     def changed(self) -> dict[str, Any]:
         """The options that differ from their defaults, JSON-ready."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        differing = {name: value for name, value in own.items() if value != getattr(Choice, name)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in differing.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value != getattr(Choice, name)
+        }
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Opened files and tables, before a row is read. identity: tells them from others, JSON-ready. separate: the files
-    of values beside the rows; named: the columns or arrays of such values. skipped: files of folders without a known
-    format."""
+    """Opened files of arrays, or tables, before a row is read. identity: tells them from others, JSON-ready. separate:
+    the files of values beside the rows; named: the columns or arrays of such values."""
 
-    opened: tuple[ArrayFile | Table, ...]
-    identity: tuple[Mapping[str, Any], ...]
+    opened: Sequence[Any]
+    identity: Sequence[Mapping[str, Any]]
     separate: Mapping[Beside, ArrayFile | Table]
     named: Mapping[Beside, str]
-    skipped: tuple[str, ...]
 
     @property
-    def arrays(self) -> list[ArrayFile]:
-        """The files of arrays; none if these are tables."""
-        return [each for each in self.opened if isinstance(each, ArrayFile)]
-
-    @property
-    def tables(self) -> list[Table]:
-        """The tables; none if these are arrays."""
-        return [each for each in self.opened if isinstance(each, Table)]
+    def of_tables(self) -> bool:
+        """Whether these are tables."""
+        return isinstance(self.opened[0], Table)
 
     def check_unchanged(self) -> None:
         """Raise IncompleteError if a file is no longer the one that was opened."""
@@ -107,20 +102,22 @@ def _identity(path: str | Path) -> dict[str, Any]:
     return {"path": os.path.abspath(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
 
 
-def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOptions, scratch: ExitStack) -> Inputs:
+def open_inputs(
+    sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOptions, scratch: ExitStack, progress: Progress
+) -> Inputs:
     """Open what the user passed. Raises SpecError for what does not exist, has no known format, or is partly arrays and
     partly tables."""
     if not sources:
         raise SpecError("nothing to ingest: give at least one file")
     opened: list[Any] = []
     identity: list[Mapping[str, Any]] = []
-    skipped: list[str] = []
     for number, source in enumerate(sources):
         if is_path(source):
             files, folder, others = _files_at(source)
+            if others:
+                progress.note(f"leaving out {', '.join(others[:5])}: no format that can be ingested")
             opened += _opened(files, folder, csv, scratch)
             identity += map(_identity, files)
-            skipped += others
         else:
             called = tables.kind_of_table(source)
             where = f"the {called}" + (f" sources[{number}]" if sources[1:] else "")
@@ -130,6 +127,9 @@ def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOp
             identity.append({"path": None, "table": called, "sha256": digest})
     if len({type(each) for each in opened}) > 1:
         raise SpecError("some inputs are arrays and some are tables: make a dataset of each kind")
+    for each in opened:
+        for note in each.notes if isinstance(each, Table) else ():
+            progress.note(f"{each.where}: {note}")
     separate, named = dict[Beside, ArrayFile | Table](), dict[Beside, str]()
     for kind, name in beside.items():
         if name is not None and not is_path(name):
@@ -143,7 +143,7 @@ def open_inputs(sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOp
             named[kind] = os.fspath(name)
     if len(set(named.values())) < len(named):
         raise SpecError(f"{' and '.join(kind.option for kind in named)} name the same column: name different ones")
-    return Inputs(tuple(opened), tuple(identity), separate, named, tuple(skipped))
+    return Inputs(opened, identity, separate, named)
 
 
 def _files_at(source: Any) -> tuple[list[Path], Path | None, list[str]]:
@@ -161,7 +161,7 @@ def _files_at(source: Any) -> tuple[list[Path], Path | None, list[str]]:
         raise SpecError(f"{path} is a folder that holds a Zarr array or group, which needs no ingest")
     below = sorted((each for each in path.rglob("*") if each.is_file()), key=str)
     seen = [each for each in below if not any(part.startswith((".", "_")) for part in each.relative_to(path).parts)]
-    found = [each for each in seen if tables.format_of(each) or arrays.is_known(each)]
+    found = [each for each in seen if tables.format_of(each) or arrays.reader_of(each)]
     if not found:
         raise SpecError(f"{path} is a folder without files to ingest")
     return found, path, [str(each) for each in seen if each not in found]
@@ -219,7 +219,7 @@ def _checked(kind: Beside, values: Array, first: int, where: str) -> Array:
 
 
 def pieces_of_arrays(
-    files: Sequence[ArrayFile], member: str | None, beside: Mapping[Beside, str], dtype: np.dtype[Any] | None
+    files: Sequence[ArrayFile], member: str | None, beside: Mapping[Beside, str], dtype: str | None
 ) -> Iterator[Piece]:
     """The rows of files of arrays, in pieces; axes after the first are flattened."""
     wanted: np.dtype[Any] | None = None
@@ -290,7 +290,7 @@ def _values_of(kind: Beside, values: Any, name: str, first: int, where: str) -> 
 
 
 def encoder_of(
-    found: Sequence[Table], choice: Choice, beside: Sequence[str], dtype: np.dtype[Any] | None, progress: Progress
+    found: Sequence[Table], choice: Choice, beside: Sequence[str], dtype: str | None, progress: Progress
 ) -> Encoder:
     """The encoder of these tables: one pass over them, if there is something to learn. Raises SpecError for tables of
     other columns than the first."""
@@ -347,13 +347,15 @@ def _length_of(name: str, table: Table) -> int:
 
 def _unfit(table: Table, names: Sequence[str]) -> DataError:
     """What to say about columns that cannot become numbers."""
-    shown, listed = names[:8], []
+    shown, listed, texts = names[:8], [], []
     batch = next((batch for _, _, batch in table.batches(shown)), None)
     for name in shown:
-        values = [] if batch is None else batch.column(name).drop_null()
+        arrow, values = str(table.schema.field(name).type), [] if batch is None else batch.column(name).drop_null()
         example = f", such as {values[0].as_py()!r:.40}" if len(values) else ""
-        listed.append(f"{name!r} ({table.schema.field(name).type}{example})")
-    texts, advice = [name for name in shown if is_text(table.schema.field(name).type)], []
+        listed.append(f"{name!r} ({arrow}{example})")
+        if arrow.startswith(("string", "large_string", "dictionary")):
+            texts.append(name)
+    advice = []
     if texts:
         flag = shlex.quote(",".join(texts))
         advice = [f"make columns of 0 and 1 of text with categorical={texts!r} (--categorical {flag})"]

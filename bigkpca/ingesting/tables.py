@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from bigkpca.errors import (
     IncompleteError,
     MemoryLimitError,
     SpecError,
-    may_pass,
     names_apart,
     unknown_name,
 )
-from bigkpca.ingesting.arrays import unpacked
-from bigkpca.ingesting.encoder import Column
+from bigkpca.ingesting.arrays import undecodable, unpacked
 
 FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat.gz"), "csv"),
@@ -49,8 +47,8 @@ class Table:
 
     schema: of all columns, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset. rows: 0
     if they have to be read to be counted. left_out: an index of pandas, which is not read. whole: columns of text files
-    that are read as float64, although their first rows are whole. text: the column whose characters are the rows.
-    encoding: of text files.
+    that are read as float64, although their first rows are whole. notes: what a user may not expect. text: the column
+    whose characters are the rows. encoding: of text files.
     """
 
     where: str
@@ -60,15 +58,9 @@ class Table:
     left_out: tuple[str, ...] = ()
     whole: frozenset[str] = frozenset()
     of_text: bool = False
-    own_notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     text: str | None = None
     encoding: str = "utf8"
-
-    @property
-    def notes(self) -> list[str]:
-        """What a user may not expect."""
-        left = [f"leaving out the column {name!r}, which is the index of a pandas frame" for name in self.left_out]
-        return [*left, *self.own_notes]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -186,11 +178,7 @@ def reading(path: str) -> Iterator[None]:
             advice = f"name the delimiter, e.g. csv={{'delimiter': ';'}} (--csv 'delimiter=;'), or {_ADVICE}"
         raise DataError(f"{path}: {said}: {advice}") from error
     except OSError as error:
-        if may_pass(error):
-            raise IncompleteError(
-                f"{path} cannot be read for the moment ({error}): run the same command again"
-            ) from error
-        raise CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again") from error
+        raise undecodable(path, error) from error
 
 
 def format_of(path: Path) -> str | None:
@@ -200,26 +188,15 @@ def format_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Whatever their first rows hold, columns of
-    `text` are read as text, and `numbers` as float64; those `beside` the rows keep the type of their first rows."""
+    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; those
+    `beside` the rows keep the type of their first rows."""
 
     given: Mapping[str, Any]
-    text: frozenset[str]
-    numbers: frozenset[str]
-    beside: frozenset[str]
-
-    @classmethod
-    def of(
-        cls, given: Mapping[str, Any], texts: Iterable[str], columns: Iterable[Column], beside: Iterable[Any]
-    ) -> Self:
-        """The options that were given, for texts that are named, and the columns of a dataset, if there is one."""
-        words = {column.name for column in columns if column.kind in ("category", "characters")}
-        numbers = {column.name for column in columns if column.kind == "number"}
-        return cls(given, frozenset(words.union(texts)), frozenset(numbers), frozenset(map(str, beside)))
+    text: Collection[Any]
+    beside: Collection[Any]
 
     def format(self, path: Path) -> Any:
         """The format of files like this one. Raises SpecError for unknown options and values."""
-        import pyarrow as pa
         from pyarrow import csv, dataset
 
         left = {"delimiter": self.delimiter(path), **self.given}
@@ -229,7 +206,6 @@ class CsvOptions:
             csv.ConvertOptions: {"strings_can_be_null": True, "quoted_strings_can_be_null": False},
         }
         types = {str(name): _arrow_type(kind) for name, kind in dict(left.pop("column_types", {})).items()}
-        usual = dict.fromkeys(self.text, pa.string()) | dict.fromkeys(self.numbers, pa.float64())
         if nulls := left.pop("null_values", None):
             left["null_values"] = [*csv.ConvertOptions().null_values, *_listed(nulls)]
         if left.pop("header", True) in (False, "no", "false"):
@@ -240,7 +216,7 @@ class CsvOptions:
                 known = [each for kind in kinds for each in dir(kind()) if not each.startswith(("_", "validate", "eq"))]
                 raise unknown_name("option of CSV", name, [*known, "header"])
             kinds[kind][name] = _like(getattr(kind(), name), value)
-        kinds[csv.ConvertOptions]["column_types"] = usual | types
+        kinds[csv.ConvertOptions]["column_types"] = types
         try:
             read, parse, convert = (kind(**values) for kind, values in kinds.items())
         except (TypeError, ValueError) as error:
@@ -250,6 +226,22 @@ class CsvOptions:
                 read.column_names, read.skip_rows = file.schema.names, read.skip_rows + 1
         scan = dataset.CsvFragmentScanOptions(read_options=read, convert_options=convert)
         return dataset.CsvFileFormat(parse_options=parse, default_fragment_scan_options=scan)
+
+    def types(self, schema: Any) -> tuple[Any, list[str]]:
+        """The schema with which files are read, and the columns that become float64 in it: those whose first rows are
+        whole, or missing, can hold any numbers."""
+        import pyarrow as pa
+
+        whole = []
+        for place, field in enumerate(schema):
+            if field.name in self.given.get("column_types", ()):
+                continue
+            if field.name in self.text:
+                schema = schema.set(place, field.with_type(pa.string()))
+            elif field.name not in self.beside and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
+                schema = schema.set(place, field.with_type(pa.float64()))
+                whole.append(field.name)
+        return schema, whole
 
     def delimiter(self, path: Path) -> str:
         """The delimiter of fields of a file."""
@@ -285,7 +277,6 @@ def _arrow_type(kind: Any) -> Any:
 
 def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptions) -> Table:
     """The table of files of one format with the same columns; keys in the names of folders (year=2013) are columns."""
-    import pyarrow as pa
     from pyarrow import dataset
 
     where, of_text = str(folder or paths[0]), format_of(paths[0]) == "csv"
@@ -295,7 +286,6 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
             raise SpecError(
                 "skip_rows is for single files: ingest the first, and add the others with append (--append)"
             )
-    numbers: frozenset[str] = frozenset()
     how: dict[str, Any] = {}
     if folder is not None and any("=" in part for part in paths[0].relative_to(folder).parts[:-1]):
         how = {"partitioning": dataset.HivePartitioning.discover(), "partition_base_dir": str(folder)}
@@ -303,31 +293,26 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
     with reading(names[0]):
         kind = options.format(paths[0]) if of_text else format_of(paths[0])
         found = dataset.dataset(names, format=kind, **how)
-        if of_text:  # a column whose first rows are whole, or missing, can hold any numbers
-            whole = [each.name for each in found.schema if pa.types.is_int64(each.type) or pa.types.is_null(each.type)]
-            kept = {*options.text, *options.beside, *options.given.get("column_types", {})}
-            numbers = options.numbers.union(whole) - kept
-            found = dataset.dataset(names, format=replace(options, numbers=numbers).format(paths[0]), **how)
-        _check_columns(found.schema.names, where)
+        schema, whole = options.types(found.schema) if of_text else (found.schema, [])
+        _check_columns(schema.names, where)
         parts = tuple(found.get_fragments())
-        keys = [name for name in found.schema.names if name not in parts[0].physical_schema.names]
+        own = sorted(set(schema.names).intersection(parts[0].physical_schema.names))  # without the keys of folders
         for part in parts[1:]:
-            if apart := names_apart(
-                sorted(part.physical_schema.names), sorted(set(found.schema.names) - {*keys}), names[0]
-            ):
+            if apart := names_apart(sorted(part.physical_schema.names), own, names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
         rows = 0 if of_text else sum(part.count_rows() for part in parts)
-        left_out, notes = _index_of(found.schema), list[str]()
-        if of_text and not left_out:
-            left_out = _counting_column(parts[0], found.schema)
-        if of_text and all(map(_is_number, found.schema.names)):
-            first = ", ".join(found.schema.names[:4]) + ", ..." * (len(found.schema.names) > 4)
-            notes = [
-                f"the first line ({first}) is taken for the names of columns; --csv header=no "
-                "(csv={'header': False}) makes it a row"
-            ]
+        left_out = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else ())
+    notes = _notes(left_out)
+    with suppress(ValueError):
+        _ = [float(name) for name in schema.names]
+        first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
+        taken = (
+            f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
+            "makes it a row"
+        )
+        notes += (taken,) if of_text else ()
     encoding = str(options.given.get("encoding", "utf8"))
-    return Table(where, found.schema, parts, rows, left_out, numbers, of_text, tuple(notes), encoding=encoding)
+    return Table(where, schema, parts, rows, left_out, frozenset(whole), of_text, notes, encoding=encoding)
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
@@ -356,6 +341,10 @@ def _check_columns(names: Sequence[str], where: str) -> None:
         raise SpecError(f"{where} has {names.count(twice)} columns named {twice!r}: give each a name of its own")
 
 
+def _notes(left_out: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in left_out)
+
+
 def _index_of(schema: Any) -> tuple[str, ...]:
     """The columns that hold the index of a pandas frame."""
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -369,14 +358,6 @@ def _counting_column(part: Any, schema: Any) -> tuple[str, ...]:
     first = next(iter(part.to_batches(schema=schema, columns=[""]))).column(0)
     counts = first.null_count == 0 and np.array_equal(first.to_numpy(), np.arange(len(first)))
     return ("",) if counts else ()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def kind_of_table(data: Any) -> str:
@@ -423,8 +404,6 @@ def _stream(data: Any, where: str) -> tuple[Any, Iterable[Any]]:
     advice = "arrays need no ingest: fit and transform use them as they are"
     if is_dask_frame(data):
         advice = "write it with to_parquet(FOLDER), and ingest that folder"
-    elif hasattr(data, "sink_parquet"):
-        advice = "write it with sink_parquet(FILE), and ingest that file"
     raise SpecError(f"{where} cannot be ingested: pass paths, or tables of pandas, polars, pyarrow or DuckDB; {advice}")
 
 
@@ -455,7 +434,8 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
     rows = found.count_rows()
     if not rows:
         raise DataError(f"{where} is empty: it has no rows, or they have been read already")
-    return Table(where, found.schema, tuple(found.get_fragments()), rows, _index_of(found.schema)), digest
+    index = _index_of(found.schema)
+    return Table(where, found.schema, tuple(found.get_fragments()), rows, index, notes=_notes(index)), digest
 
 
 def _sequences(path: Path) -> Iterator[list[str]]:
@@ -463,21 +443,20 @@ def _sequences(path: Path) -> Iterator[list[str]]:
     held: list[str] = []
     size = 0
     with reading(str(path)), unpacked(path) as file:
-        for number, line in enumerate(file):
-            with suppress(UnicodeDecodeError):
+        for number, line in enumerate(file, 1):
+            try:
                 text = line.decode("ascii").strip()
-                if text.startswith(">"):
-                    if size >= READ_BYTES:
-                        yield held
-                        held, size = [], 0
-                    held.append("")
-                    continue
-                if text and not held:
-                    raise DataError(f"{path} is not a FASTA file: it begins with {text[:20]!r}, not '>name'")
-                if text:
-                    held[-1] += text.upper()
-                    size += len(text)
-                continue
-            raise DataError(f"{path} is not a FASTA file: line {number + 1} is not text")
+            except UnicodeDecodeError:
+                raise DataError(f"{path} is not a FASTA file: line {number} is not text") from None
+            if text.startswith(">"):
+                if size >= READ_BYTES:
+                    yield held
+                    held, size = [], 0
+                held.append("")
+            elif text and not held:
+                raise DataError(f"{path} is not a FASTA file: it begins with {text[:20]!r}, not '>name'")
+            elif text:
+                held[-1] += text.upper()
+                size += len(text)
     if held:
         yield held

@@ -19,33 +19,10 @@ from bigkpca.numerics.preimages import FixedPoint, Preimage
 from bigkpca.spec import weights
 
 
-def wanted(error: Mapping[str, Any]) -> str:
-    """The values that a field accepts, where pydantic refused its value."""
-    kind, context = error["type"], error.get("ctx", {})
-    limits = {"greater_than": "above", "greater_than_equal": "of at least", "less_than": "below"}
-    if kind in limits:
-        (limit,) = context.values()
-        return f"a number {limits[kind]} {limit:g}"
-    if kind == "literal_error":
-        return str(context["expected"])
-    names = {"int": "a whole number", "float": "a number", "finite": "a finite number", "bool": "true or false"}
-    return names.get(kind.partition("_")[0], error["msg"])
-
-
-def components(value: int | float | None) -> int | float | None:
+def components(value: Any) -> Any:
     """A number of components, or a share of the variance."""
-    if value is None:
-        return value
-    if isinstance(value, float) and not 0 < value < 1:
-        if not value.is_integer():
-            raise SpecError(f"n_components={value}: a share of the variance must lie between 0 and 1")
-        if value == 1:
-            raise SpecError(
-                "n_components=1.0: pass 1 for one component, or a share of the variance below 1, e.g. 0.999"
-            )
-        value = int(value)
-    if value <= 0:
-        raise SpecError(f"n_components={value}: at least one component must be kept")
+    if isinstance(value, float) and value == 1:
+        raise SpecError("n_components=1.0: pass 1 for one component, or a share of the variance below 1, e.g. 0.999")
     return value
 
 
@@ -61,9 +38,11 @@ def kernel(value: Any) -> str | Kernel:
 
 
 def method(value: str | Method, fields: ValidationInfo) -> str | Method:
-    """A method, or the name of one."""
+    """A method, or the name of one; "auto" is exact for a kernel matrix, which no other method reads."""
+    if value == "auto":
+        return methods.Exact.name if is_precomputed(fields.data.get("kernel")) else methods.Nystroem.name
     if isinstance(value, str):
-        return named_method(value, fields.data.get("kernel")).name
+        return methods.named(value).name
     if type(value) not in methods.METHODS.values():
         raise SpecError(f"method={value!r}: pass a name, or a value from bigkpca.methods")
     return value
@@ -72,13 +51,6 @@ def method(value: str | Method, fields: ValidationInfo) -> str | Method:
 def is_precomputed(kernel: Any) -> bool:
     """Whether the data of this kernel are the kernel matrix."""
     return kernel in (kernels.Precomputed.name, kernels.Precomputed())
-
-
-def named_method(name: str, kernel: Any) -> Method:
-    """The method of this name; "auto" is exact for a kernel matrix, which no other method reads, otherwise Nyström."""
-    if name == "auto":
-        return methods.Exact() if is_precomputed(kernel) else methods.Nystroem()
-    return methods.named(name)
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
@@ -123,28 +95,13 @@ def landmarks_of_file(path: str) -> Array:
     return found
 
 
-def size(value: int | str, info: ValidationInfo) -> int | str:
-    """A positive number."""
-    if isinstance(value, int) and value < 1:
-        what = "landmark or random feature" if info.field_name == "size" else "principal axis"
-        raise SpecError(f"{info.field_name}={value}: at least one {what} is needed")
-    return value
-
-
-def positive(value: float | str | None, info: ValidationInfo) -> float | str | None:
-    """A positive finite number."""
-    if isinstance(value, float) and not (np.isfinite(value) and value > 0):
-        raise SpecError(f"{info.field_name}={value}: must be a positive number")
-    return value
-
-
 def sigma(value: Any) -> float | str:
     """A number, "median", or a multiple of it, such as "3 median"."""
+    of_median = isinstance(value, str) and value.endswith("median")
     with suppress(TypeError, ValueError):
-        return float(value)
-    with suppress(ValueError):
-        if isinstance(value, str) and 0 < times(value) < np.inf:
-            return value
+        number = times(value) if of_median else float(value)
+        if 0 < number < np.inf:
+            return str(value) if of_median else number
     raise SpecError(f"sigma={value!r}: give a positive number, 'median', or a multiple of it, e.g. '3 median'")
 
 
@@ -199,23 +156,8 @@ def without_weights(spec: Any, what: str) -> Clash | None:
 
 
 def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool = False) -> Iterator[Clash]:
-    """Options that a fit (or every fit with `varied` methods) would ignore.
-
-    Parameters
-    ----------
-    given : mapping
-        The fields of FitSpec that a user set, as typed.
-    kernel, method : str
-        The kernel and the method of the fit.
-    varied : bool, optional
-        Whether the method is varied, rather than chosen by the user.
-
-    Examples
-    --------
-    >>> [clash] = unused({"degree": 5}, "rbf", "nystroem")
-    >>> clash.message
-    'works only with the polynomial kernel, not with gaussian: leave it out'
-    """
+    """The options, of those that a user `given` set, that a fit with this kernel and method, or every fit of a
+    comparison with `varied` methods, would ignore."""
     own, kind = kernels.own_options(kernel), kernels.kernel_class(kernel).name
     for name in ("degree", "coef0"):
         fitting = [each for each in kernels.KERNELS if name in kernels.parameter_names(each)]
@@ -223,7 +165,7 @@ def unused(given: Mapping[str, Any], kernel: str, method: str, *, varied: bool =
             yield Clash(name, f"is already set by kernel {kernel!r}: leave one of them out")
         elif name in given and kind not in fitting:
             yield Clash(name, f"works only with the {' and '.join(fitting)} kernel, not with {kind}: leave it out")
-    exact = named_method(method, kernel).exact
+    exact = is_precomputed(kernel) if method == "auto" else methods.named(method).exact
     if exact and "size" in given:
         yield Clash("size", "does not work with method exact, which uses every row: leave it out")
     stops = varied or exact or str(given.get("refine", 0)) != "0"
@@ -249,7 +191,7 @@ def _lengths(spec: Any) -> Iterator[str]:
         yield f"the {spec.kernel} kernel has no length sigma"
     if kind is kernels.Polynomial and not spec.coef0 >= 0:
         yield f"coef0={spec.coef0}: a negative constant makes the polynomial kernel indefinite"
-    if spec.gamma is not None and not {"sigma", "gamma"} & spec.kernel_parameters:
+    if spec.gamma is not None and not {"sigma", "gamma"} & kernels.parameter_names(spec.kernel):
         yield f"the {spec.kernel} kernel has no gamma"
 
 
@@ -270,9 +212,10 @@ def _method_fits(spec: Any) -> Iterator[str]:
         yield f"refine={spec.refine} needs a number of components, not {spec.n_components}"
     if not method.landmarks and spec.landmarks != "auto":
         yield f"method={method.name!r} draws random features and has no landmarks: leave landmarks out"
-    if method.uniform and spec.rule_name not in ("auto", "uniform"):
+    rule = spec.landmarks if isinstance(spec.landmarks, str) else spec.landmarks.name
+    if method.uniform and rule not in ("auto", "uniform"):
         yield (
-            f"{method} takes only uniform landmarks, not {spec.rule_name!r}: its scaling from l to n and its "
+            f"{method} takes only uniform landmarks, not {rule!r}: its scaling from l to n and its "
             "centring assume rows drawn uniformly; use method='nystroem' with other landmarks"
         )
     if spec.exact and spec.landmarks != "auto":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -64,6 +64,10 @@ VARIED = (*MethodOptions.__annotations__, "random_state")
 """Fields in which approximations of one problem differ; the others define the problem."""
 
 
+_Count = Annotated[int, Field(ge=1)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 def _either(names: Iterable[str]) -> str:
     *first, last = names
     return f"{', '.join(first)} or {last}"
@@ -74,7 +78,7 @@ class FitSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
-    n_components: int | float | None = Field(
+    n_components: _Count | Annotated[float, Field(gt=0, lt=1)] | None = Field(
         50,
         description="number of components, or the share of the variance, in (0, 1), that they must explain; "
         "'none' keeps all",
@@ -89,7 +93,7 @@ class FitSpec(BaseModel):
         description="length scale of the kernel; 'median' derives it from distances between sampled rows, and "
         "'3 median' is three times that",
     )
-    gamma: float | Literal["scale"] | None = Field(
+    gamma: _Positive | Literal["scale"] | None = Field(
         None,
         description="inverse width, instead of sigma; 'scale' means 1 / (columns times variance of the sampled rows); "
         "defaults to 1/columns for the polynomial and sigmoid kernels",
@@ -102,7 +106,7 @@ class FitSpec(BaseModel):
         description="one of nystroem, columns, rff (random features), rff-pca or exact; 'auto' means exact for a "
         "precomputed kernel matrix, and nystroem otherwise",
     )
-    size: int | Literal["auto"] = Field("auto", description="number of landmarks or random features")
+    size: _Count | Literal["auto"] = Field("auto", description="number of landmarks or random features")
     tol: float | None = Field(
         None,
         gt=0,
@@ -111,7 +115,7 @@ class FitSpec(BaseModel):
         "features, the error of the kernel matrix) is at most this",
     )
     landmarks: str | Any = Field("auto", description=f"one of {', '.join(landmarks.RULES)}, or a .npy file of rows")
-    n_directions: int | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
+    n_directions: _Count | Literal["auto"] = Field("auto", description="number of principal axes that rff-pca keeps")
     center: bool = Field(True, description="centre in feature space")
     standardize: bool = Field(
         False,
@@ -140,10 +144,8 @@ class FitSpec(BaseModel):
         description=f"how to turn scores back into rows: {_either(preimages.PREIMAGES)}; options follow a colon, e.g. "
         "ridge:ridge=0.01,size=500",
     )
-    noise: float | None = Field(
+    noise: _Positive | None = Field(
         None,
-        gt=0,
-        allow_inf_nan=False,
         description="standard deviation of the noise that pre-images remove: denoising is fitted with it, and "
         "errors of pre-images are measured with it added to the rows",
     )
@@ -158,7 +160,7 @@ class FitSpec(BaseModel):
         description="which rows these are: random ones, or the last ones, which suit rows that come in time",
     )
     random_state: int = Field(0, ge=0, description="seed of all random numbers")
-    block_rows: int | None = Field(None, ge=1, description="rows per task")
+    block_rows: _Count | None = Field(None, description="rows per task")
 
     @classmethod
     def checked(cls, **values: Any) -> FitSpec:
@@ -173,21 +175,16 @@ class FitSpec(BaseModel):
             context = found[0].get("ctx", {}).get("error")
             if isinstance(context, BigKPCAError):
                 raise context from None
-            key = found[0]["loc"][0]
-            # One for each kind of value.
-            wanted = dict.fromkeys(checks.wanted(one) for one in found if one["loc"][0] == key)
-            if "a number" in wanted:
-                wanted.pop("a whole number", None)
-            raise SpecError(f"{key}={values[str(key)]!r}: give {' or '.join(wanted)}") from None
+            key = found[0]["loc"][0]  # of an error for each kind of value that the field accepts
+            wrong = dict.fromkeys(one["msg"] for one in found if one["loc"][0] == key)
+            raise SpecError(f"{key}={values[str(key)]!r}: {', or '.join(wrong)}") from None
 
-    _components = field_validator("n_components")(checks.components)
+    _components = field_validator("n_components", mode="before")(checks.components)
     _kernel = field_validator("kernel", mode="before")(checks.kernel)
     _method = field_validator("method")(checks.method)
     _preimage = field_validator("preimage")(checks.preimage)
     _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
-    _size = field_validator("size", "n_directions")(checks.size)
     _sigma = field_validator("sigma", mode="before")(checks.sigma)
-    _positive = field_validator("sigma", "gamma")(checks.positive)
     _weights = field_validator("column_weights", mode="before")(weights.checked)
 
     @model_validator(mode="after")
@@ -241,30 +238,29 @@ class FitSpec(BaseModel):
         return kernels.kernel_class(self.kernel).distance is not None
 
     @property
+    def _open_distance(self) -> Distance | None:
+        """The distance that the length of the kernel measures, if options of the fit set that length."""
+        if isinstance(self.kernel, str) and "sigma" in kernels.parameter_names(self.kernel):
+            return kernels.kernel_class(self.kernel).distance
+        return None
+
+    @property
     def distance(self) -> Distance:
         """The distance that the kernel length measures. Raises SpecError for a kernel without a length."""
-        open_length = isinstance(self.kernel, str) and "sigma" in self.kernel_parameters
-        found = kernels.kernel_class(str(self.kernel)).distance if open_length else None
-        if found is None:
+        if self._open_distance is None:
             raise SpecError(f"the kernel {self.kernel} has no length sigma to choose")
-        return found
+        return self._open_distance
 
     @property
     def needs_median(self) -> bool:
         """Whether the kernel length comes from the sample."""
-        open_length = isinstance(self.kernel, str) and self.stationary and "sigma" in self.kernel_parameters
-        return open_length and isinstance(self.sigma, str) and self.gamma is None
+        return self._open_distance is not None and isinstance(self.sigma, str) and self.gamma is None
 
     def length(self, median: float | None) -> float:
         """The kernel length, if it `needs_median`, from the median length of the sample."""
         assert isinstance(self.sigma, str)
         assert median is not None
         return checks.times(self.sigma) * median
-
-    @property
-    def kernel_parameters(self) -> set[str]:
-        """Names of the parameters, of a kernel passed by name, that options of the same names set."""
-        return kernels.parameter_names(str(self.kernel))
 
     @property
     def needs_variance(self) -> bool:
@@ -276,12 +272,12 @@ class FitSpec(BaseModel):
         variance, of the sample."""
         if isinstance(self.kernel, Kernel):
             return self.kernel
-        cls, wanted = kernels.kernel_class(self.kernel), self.kernel_parameters
+        cls, wanted = kernels.kernel_class(self.kernel), kernels.parameter_names(self.kernel)
         gamma: Any = measured if self.needs_variance else self.gamma
         given: dict[str, Any] = {"gamma": gamma or 1 / columns, "degree": self.degree, "coef0": self.coef0}
         if gamma is None and hasattr(cls, "gamma"):  # its own default
             del given["gamma"]
-        if cls.distance is not None and "sigma" in wanted:
+        if self._open_distance is not None:
             length: Any = self.length(measured) if self.needs_median else self.sigma
             if gamma is not None:
                 length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
@@ -303,11 +299,6 @@ class FitSpec(BaseModel):
     def precomputed(self) -> bool:
         """Whether the data are the kernel matrix."""
         return checks.is_precomputed(self.kernel)
-
-    @property
-    def rule_name(self) -> str:
-        """The name of the landmark rule, or "auto"."""
-        return self.landmarks if isinstance(self.landmarks, str) else str(self.landmarks.name)
 
     @property
     def own_landmarks(self) -> int | None:

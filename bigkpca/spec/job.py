@@ -7,16 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
@@ -27,49 +18,40 @@ from bigkpca.spec.fields import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_FILE = "file"  # the full path of the job file, in the context of validation
 
 
-def _file_of(info: ValidationInfo) -> str:
-    context: Any = info.context
-    return str(context[_FILE])
-
-
-def _full(path: str, info: ValidationInfo) -> str:
+def _full(path: str, info: Any) -> str:
     """The full path of a path in a job file."""
     if "\0" in path:
         raise SpecError("a path cannot contain a zero character")
     path = expanded(path)
     try:
         inside = is_url(path) or path.startswith("/")
-        return store_of(path).absolute(path if inside else f"{parent(_file_of(info))}/{path}")
+        return store_of(path).absolute(path if inside else f"{parent(info.context['file'])}/{path}")
     except OSError as error:
         raise SpecError(str(error)) from error
 
 
-def _local(path: str, info: ValidationInfo) -> str:
+def _local(path: str, info: Any) -> str:
     if is_url(path):
         raise SpecError("metrics go to a file for the node exporter of this machine: give a local path")
     return _full(path, info)
 
 
-def _array(name: str) -> str:
+def _check_array(name: str) -> None:
     if "/" in name or name.endswith(".npy"):
         raise SpecError("give the name of an array in the Zarr group of the rows, such as sample_weight")
-    return name
 
 
-def _scheduler(address: str) -> str:
+def _check_scheduler(address: str) -> None:
     if not is_scheduler(address):
         raise SpecError("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
-    return address
 
 
-def _memory(amount: str) -> str:
+def _check_memory(amount: str) -> None:
     if lacks_unit(amount):
         raise SpecError("give an amount of memory with its unit, such as '2 GB'")
     parse_bytes(amount)
-    return amount
 
 
 def _valid(check: Callable[[Any], Any]) -> AfterValidator:
@@ -98,7 +80,7 @@ class JobInput(JobTable):
 
     path: _Path
     array: _Text | None = None
-    sample_weight: Annotated[_Text, AfterValidator(_array)] | None = None
+    sample_weight: Annotated[_Text, _valid(_check_array)] | None = None
 
 
 class JobModel(JobTable):
@@ -109,7 +91,7 @@ class JobModel(JobTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_file(cls, table: Any, info: ValidationInfo) -> Any:
+    def _of_file(cls, table: Any, info: Any) -> Any:
         if not isinstance(table, dict):
             return table
         options = {name: None if value == "none" else value for name, value in table.items() if name != "path"}
@@ -140,10 +122,10 @@ class JobOutput(JobTable):
 class JobRun(JobTable):
     """Where a run works and what it may use, how it reacts to drift, and how to monitor it."""
 
-    scheduler: Annotated[_Text, AfterValidator(_scheduler)] | None = None
+    scheduler: Annotated[_Text, _valid(_check_scheduler)] | None = None
     workers: _Count | None = None
     device: Annotated[_Text, _valid(Device.named)] | None = None
-    memory: Annotated[_Text, AfterValidator(_memory)] | None = None
+    memory: Annotated[_Text, _valid(_check_memory)] | None = None
     timeout: Annotated[float | _Text, _valid(parse_seconds)] = TIMEOUT_WRITTEN
     on_drift: Literal["warn", "fail"] = "warn"
     drift_threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -189,8 +171,8 @@ class Job(JobTable):
         return self.model_copy(update={"run": self.run.model_copy(update=places | given)})
 
     @model_validator(mode="after")
-    def _consistent(self, info: ValidationInfo) -> Job:
-        self._file = _file_of(info)
+    def _consistent(self, info: Any) -> Job:
+        self._file = info.context["file"]
         if problems := [*self._overlaps(), *self._clashes()]:
             raise SpecError("; ".join(problems))
         return self
@@ -260,7 +242,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
         raise SpecError(f"{name} is not valid TOML: {error}") from None
     full = f"{store_of(name).absolute(parent(name)).rstrip('/')}/{last_name(name)}"
     try:
-        return Job.model_validate(_filled(tables, environment, f"{name}: "), context={_FILE: full})
+        return Job.model_validate(_filled(tables, environment, f"{name}: "), context={"file": full})
     except ValidationError as error:
         told = "\n".join(f"{name}: {problem}" for problem in _problems(error))
         for variable in filter(environment.get, _VARIABLE.findall(content)):  # whose value may be secret
@@ -292,6 +274,3 @@ def _problems(errors: ValidationError) -> list[str]:
             text = str(unknown_name("key", key[-1], known))
         found.setdefault(".".join(key), []).append(text)
     return [f"{key}: {', or '.join(dict.fromkeys(texts))}".removeprefix(": ") for key, texts in found.items()]
-
-
-__all__ = ["Job", "JobInput", "JobModel", "JobOutput", "JobRun", "read_job"]

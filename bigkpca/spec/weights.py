@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,11 @@ def checked(value: Any) -> Weights | None:
     pairs = dict(value.items()) if hasattr(value, "items") else None
     if pairs is not None and all(isinstance(name, str) for name in pairs):  # a mapping, or a Series with names
         return {name: _weight(each, repr(name)) for name, each in sorted(pairs.items())} or None
-    if isinstance(value, Mapping):
-        raise SpecError(
-            "column weights go by the names of columns, which are text: pass {'distance': 2.5}, or an array"
-        )
     values: Any = np.asarray(value)
     if isinstance(value, str) or values.ndim != 1:
         raise SpecError(
-            f"column weights must be a mapping such as {{'distance': 2.5}}, or an array with one weight for each "
-            f"column, not {value!r:.80}"
+            f"column weights must be a mapping from names such as {{'distance': 2.5}}, or an array with one weight for "
+            f"each column, not {value!r:.80}"
         )
     return tuple(_weight(each, f"column {j}") for j, each in enumerate(values.tolist()))
 
@@ -78,7 +74,9 @@ def _by_name(weights: Mapping[str, float], rows: Rows) -> Any:
     found, given = np.ones(rows.shape[1]), dict[int, str]()
     for name, weight in weights.items():
         if name not in places:
-            raise SpecError(_unknown(name, rows, places))
+            near, shown = nearest(name, places), ", ".join([*places][:_SHOWN])
+            hint = f"did you mean {near!r}?" if near else f"its columns are {shown}" + ", ..." * (len(places) > _SHOWN)
+            raise SpecError(f"a weight is given for {name!r}, which is not a column of {rows.where}: {hint}")
         if twice := [given[j] for j in places[name] if j in given]:
             raise SpecError(
                 f"weights are given for {twice[0]!r} and for {name!r}, which are the same column or parts of it: give "
@@ -87,15 +85,3 @@ def _by_name(weights: Mapping[str, float], rows: Rows) -> Any:
         found[places[name]] = weight
         given |= dict.fromkeys(places[name], name)
     return found
-
-
-def _unknown(name: str, rows: Rows, known: Mapping[str, Sequence[int]]) -> str:
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}? " if near else ""
-    parts = {j for each in rows.one_hot for j in range(each.start, each.stop)}
-    columns = [each for each, places in known.items() if len(places) != 1 or places[0] not in parts]
-    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
-    return (
-        f"a weight is given for {name!r}, which is not a column of {rows.where}: {hint}its columns are "
-        f"{', '.join(columns[:_SHOWN])}{more}"
-    )

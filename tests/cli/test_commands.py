@@ -14,7 +14,6 @@ import click
 import numpy as np
 import pytest
 import zarr
-from distributed import LocalCluster
 
 import bigkpca
 from bigkpca.cli import demo, main
@@ -135,7 +134,6 @@ def test_plan_says_what_a_fit_costs(made):
 ROUTES = {
     "--method rff": ("rff", "fourier"),
     "--method exact": ("exact", "kernel-rows"),
-    "--method columns": ("columns", "kernel-rows"),
     "--method rff-pca --n-directions 9": ("rff-pca", "principal-fourier"),
     "--method rff --kernel poly --degree 2": ("rff", "tensor-sketch"),
 }
@@ -231,23 +229,6 @@ def test_a_traceback_is_shown_when_asked_for():
         assert (plain.exit_code, "Traceback" in plain.stderr) == (2, False), line
 
 
-@pytest.mark.full
-def test_what_a_worker_allows_is_asked_by_every_command(made):
-    commands = (
-        ("plan", made.dataset),
-        ("fit", made.dataset, "none.zarr"),
-        ("sigma", made.dataset),
-        ("evaluate", made.model, made.dataset),
-    )
-    options = {"n_workers": 1, "threads_per_worker": 1, "memory_limit": "100 MB", "dashboard_address": "127.0.0.1:0"}
-    with LocalCluster(processes=False, **options) as cluster:
-        told = [run(*command, "--scheduler", cluster.scheduler_address, "-q") for command in commands]
-    for shown in told:
-        assert shown.exit_code == 4, shown.output
-        assert re.search(r"worker .* may use 100 MB, but the plan needs \d+ MB", shown.stderr)
-    assert "peak bytes" in told[0].stdout
-
-
 def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
     shown = run("--help").stdout
     commands = re.findall(r"^  ([a-z]+) {2,}([A-Z].*)$", shown, re.M)
@@ -313,7 +294,3 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     captured = r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA " + those
     lost = r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA " + those
     assert re.search(errors + captured + lost + r"\Z", evaluated)
-    for path in (made.dataset, made.model):
-        told = run("verify", path, "-q", "--timeout", "60 s").stdout
-        assert told.endswith("\nall intact\n")
-        assert facts_of("verify", path)["path"] == str(path)

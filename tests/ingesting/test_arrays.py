@@ -113,29 +113,16 @@ def test_a_value_that_the_type_cannot_hold_is_named(tmp_path):
         refuse(tmp_path, DataError, r"a\.npy: row 2 of column 1 .* which .* cannot hold", values, dtype=dtype)
 
 
-class Saturating(np.ndarray):
-    """Floats that are cast as on arm64: to the nearest number that the type has."""
-
-    def astype(self, dtype, **options):
-        plain, dtype = np.asarray(self), np.dtype(dtype)
-        if dtype.kind not in "iu":
-            return plain.astype(dtype, **options)
-        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        held = [least if value <= least else most if value >= most else int(value) for value in plain.ravel().tolist()]
-        return np.array(held, dtype).reshape(plain.shape)
-
-
-@pytest.mark.parametrize("kind", [np.ndarray, Saturating])
 @pytest.mark.parametrize("source", ["f2", "f4", "f8"])
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
-def test_whole_numbers_are_cast_up_to_the_ends_of_their_type_on_any_processor(kind, source, dtype):
+def test_whole_numbers_are_cast_up_to_the_ends_of_their_type(source, dtype):
     least, end = np.iinfo(dtype).min, float(np.iinfo(dtype).max) + 1
     with np.errstate(over="ignore"):
         ends = np.array([least, end], source)
     inside = {ends[0], np.floor(np.nextafter(ends[1], ends[0]))} - {-np.inf}
     outside = {ends[1], np.floor(np.nextafter(ends[0], np.array(-np.inf, source))), np.array(-np.inf, source)[()]}
     for value in inside | outside:
-        X, given = np.array([[value]], source).view(kind), (np.dtype(dtype), 0, "a.npy", None)
+        X, given = np.array([[value]], source), (np.dtype(dtype), 0, "a.npy", None)
         if value in inside:
             assert cast(X, *given)[0, 0] == int(value)
         else:
@@ -196,8 +183,6 @@ def test_what_is_no_table_of_numbers_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
     refuse(tmp_path, DataError, r"holds \[\], but no array of numbers", tmp_path / "i.npz")
-    (tmp_path / "old.nc").write_bytes(b"CDF\x01" + bytes(100))
-    refuse(tmp_path, SpecError, "netCDF 3 file: open it with xarray", tmp_path / "old.nc")
 
 
 def test_packed_values_and_fill_values_are_left_to_xarray(tmp_path):

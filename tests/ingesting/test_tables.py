@@ -13,7 +13,6 @@ import pytest
 
 from bigkpca.errors import DataError, RepeatedRowsWarning, SpecError
 from bigkpca.ingesting import ingest
-from bigkpca.ingesting.encoder import Encoder
 from tests.data.cases import case
 from tests.helpers.named import stored
 from tests.helpers.progress import Recorder
@@ -346,10 +345,3 @@ def test_files_of_a_folder_have_the_same_columns(tmp_path):
     refuse(tmp_path, SpecError, "holds files of several formats", at)
     (tmp_path / "empty").mkdir()
     refuse(tmp_path, SpecError, "empty is a folder without files to ingest", tmp_path / "empty")
-
-
-def test_an_encoder_is_what_was_stored(tmp_path):
-    done = ingest(TABLE, tmp_path / "o.zarr", **HOW)
-    encoder = Encoder.from_json(about(done.path)["encoding"])
-    assert encoder.columns == done.encoded
-    assert encoder.to_json() == about(done.path)["encoding"]

