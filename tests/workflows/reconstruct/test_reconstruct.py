@@ -189,6 +189,7 @@ def test_residuals_of_all_blocks_take_one_decomposition(X, dataset, tmp_path):
         lambda: bigkpca.transform(kpca.model_, dataset, tmp_path / "s.zarr", residual=True, block_rows=CHUNK),
         lambda: kpca.residual(X),
         lambda: kpca.residual(da.from_array(X, chunks=(CHUNK, -1))).compute(scheduler="synchronous"),
+        lambda: kpca.model_.residual(np.tile(X, (5, 1)).astype(np.float32)),
     ):
         with mock.patch.object(module, "basis_of", side_effect=module.basis_of) as decomposed:
             work()
