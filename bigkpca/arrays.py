@@ -75,7 +75,7 @@ def draw_landmarks(
     """Landmarks S (l, d) from a sample of the rows, without a fit: float64, in the units of X.
 
     They are those of `KernelPCA(kernel=kernel, size=size, landmarks=landmarks, random_state=random_state).fit(X)`; only
-    if that fit is repeated in float64, because of rounding, its landmarks are rounded differently.
+    if rounding makes that fit choose float64, its landmarks are rounded differently.
 
     Computed immediately, in at most one pass over X, of which the sample is kept: at most 20,000 rows and 64 MB as
     float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows. Raises

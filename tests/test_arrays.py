@@ -71,11 +71,17 @@ def test_views_go_on_in_a_graph_of_the_users(X):
 
 
 @pytest.mark.full
-def test_views_are_the_same_bytes_on_processes(X, two_processes):
-    model = fitted(X, block_rows=30)
-    for name, view in VIEWS.items():
-        lazy = view(model, X)
-        assert two_processes.client.compute(lazy).result().tobytes() == lazy.compute().tobytes(), name
+def test_everything_is_the_same_bytes_on_processes(X, tall, two_processes):
+    def computed(get):
+        model, rows = fitted(X, block_rows=30), da.from_array(X, chunks=(40, 64))
+        lazy = (view(model, X) for view in VIEWS.values())
+        triplets = arrays.randomized_svd(da.from_array(tall, chunks=(50, 60)), 3)
+        return [arrays.draw_landmarks(rows, 30, GAUSSIAN), *dask.compute(*lazy, *triplets, scheduler=get)]
+
+    here = computed("synchronous")
+    with two_processes.client.as_current(), dask.config.set(scheduler="distributed"):
+        there = computed("distributed")
+    assert [values.tobytes() for values in there] == [values.tobytes() for values in here]
 
 
 @pytest.mark.parametrize("rule", ["auto", *landmarks.RULES, landmarks.BasicPatterns(threshold=0.9)], ids=str)
@@ -103,14 +109,6 @@ def test_landmarks_are_drawn_in_one_pass_and_one_more_counts_rows(tmp_path):
     assert (own[:, 0] > 1).all()
     assert (S[:, 0] < 1).any()
     assert (tmp_path / "reads").stat().st_size == 3 * X.numblocks[0]
-
-
-@pytest.mark.full
-def test_landmarks_are_the_same_on_processes(X, two_processes):
-    rows = da.from_array(X, chunks=(40, 64))
-    here = arrays.draw_landmarks(rows, 30, GAUSSIAN)
-    with two_processes.client.as_current():
-        assert arrays.draw_landmarks(rows, 30, GAUSSIAN).tobytes() == here.tobytes()
 
 
 def test_landmarks_that_cannot_be_drawn_are_refused(X):
@@ -285,17 +283,6 @@ def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
     assert (tmp_path / "reads").stat().st_size == 30
     U.compute()
     assert (tmp_path / "reads").stat().st_size == 40
-
-
-@pytest.mark.full
-def test_randomized_svd_is_the_same_on_processes(tall, two_processes):
-    def found():
-        return dask.compute(*arrays.randomized_svd(da.from_array(tall, chunks=(50, 60)), 3))
-
-    with two_processes.client.as_current(), dask.config.set(scheduler="distributed"):
-        of_processes = found()
-    for one, other in zip(of_processes, found(), strict=True):
-        assert one.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["i8", "u1", "?", "f2", "f4"])

@@ -88,37 +88,26 @@ def test_frames_are_compared_by_name():
         light.transform(frame[["c", "b", "a"]])
 
 
-def test_rows_that_cannot_be_scored():
+def test_what_cannot_be_scored_or_become_rows():
     light = fitted("gaussian").to_sklearn()
-    for rows, error, message in (
-        (NEW[:, :5], SpecError, r"shape \(60, 5\): the model takes \(n, 64\)"),
-        (NEW[:0], DataError, "there are no rows"),
-        (np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
-        (INFINITE, DataError, "row 0, column 4 is infinity"),
-        (np.full((2, 64), "x"), DataError, "contain values that are not numbers .*'x'"),
-        (NULLABLE, DataError, "contain values that are not numbers .*NAType"),
-        (NEW + 5j, DataError, "complex128 values"),
-        (sp.csr_array(NEW[:, :5]), SpecError, r"shape \(60, 5\): the model takes \(n, 64\)"),
-        (sp.csr_array(NEW + 5j), DataError, "complex128 values"),
-        (sp.csc_array(INFINITE), DataError, "row 0, column 4 is infinity"),
+    width, other_scores = r"shape \(60, 5\): the model takes \(n, 64\)", r"scores of shape \(3, 4\)"
+    for method, values, error, message in (
+        (light.transform, NEW[:, :5], SpecError, width),
+        (light.transform, sp.csr_array(NEW[:, :5]), SpecError, width),
+        (light.transform, NEW[:0], DataError, "there are no rows"),
+        (light.transform, np.where(NEW[3, 4] == NEW, np.nan, NEW), DataError, r"row 0, column \d+ is NaN"),
+        (light.transform, INFINITE, DataError, "row 0, column 4 is infinity"),
+        (light.transform, sp.csc_array(INFINITE), DataError, "row 0, column 4 is infinity"),
+        (light.transform, np.full((2, 64), "x"), DataError, "contain values that are not numbers .*'x'"),
+        (light.transform, NULLABLE, DataError, "contain values that are not numbers .*NAType"),
+        (light.transform, sp.csr_array(NEW + 5j), DataError, "the rows contain complex128 values"),
+        (light.inverse_transform, np.zeros((3, 4)), SpecError, other_scores),
+        (light.inverse_transform, np.zeros((0, 5)), DataError, "there are no scores"),
+        (light.inverse_transform, np.full((3, 5), np.nan), DataError, "row 0, column 0 is NaN"),
+        (light.inverse_transform, np.full((3, 5), 1j), DataError, "the scores contain complex128 values"),
     ):
         with pytest.raises(error, match=message):
-            light.transform(rows)
-
-
-def test_scores_that_cannot_become_rows():
-    light = fitted("gaussian").to_sklearn()
-    with pytest.raises(SpecError, match="4"):
-        light.inverse_transform(np.zeros((3, 4)))
-    for scores, message in (
-        (np.full((3, 5), np.nan), "row 0, column 0 is NaN"),
-        (np.zeros((0, 5)), "there are no scores"),
-        (sp.coo_array(([np.nan], ([1], [3])), shape=(2, 5)), "row 1, column 3 is NaN"),
-        (np.array([[1, 2, 3, 4, "x"]]), "contain values that are not numbers .*'x'"),
-        (np.full((3, 5), 1j), "the scores contain complex128 values"),
-    ):
-        with pytest.raises(DataError, match=message):
-            light.inverse_transform(scores)
+            method(values)
 
 
 def test_sparse_rows_have_the_scores_of_dense_ones():

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from bigkpca.errors import Array, SpecError
+from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.expansion import Expansion, Fitted
 from bigkpca.numerics.features import FeatureMap, Shape
@@ -69,10 +70,13 @@ class Decoder(ABC):
 
     def kept_rows(self, features: FeatureMap) -> Array:
         """The sampled rows that it was made from (m, d), in the units of the data, from which the decoder of another
-        solution is made; by default none."""
-        return np.empty((0, features.columns))
+        solution is made; none without a field `rows`."""
+        rows = getattr(self, "rows", None)
+        return np.empty((0, features.columns)) if rows is None else features.unshifted(rows)
 
     arrays = arrays_of
+
+    __repr__ = brief
 
     def parameters(self) -> dict[str, Any]:
         """The fields that are not arrays, JSON-ready, with the name of the decoder."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape
@@ -75,7 +74,7 @@ class Distances(Preimage):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DistancesDecoder(Decoder):
     """Decoder of `Distances`: reference rows (m, d), shifted, with <φ^, φ(row)> = origin + map y of each.
 
@@ -97,8 +96,6 @@ class DistancesDecoder(Decoder):
     constant: float
     neighbours: int
     quadratic: Array | None = None
-
-    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.neighbours < 1:
@@ -132,9 +129,6 @@ class DistancesDecoder(Decoder):
             return Preimages.direct(rows)
 
         return decode
-
-    def kept_rows(self, features: FeatureMap) -> Array:
-        return features.unshifted(self.rows)
 
 
 def _placed(N: Array, squares: Array) -> Array:

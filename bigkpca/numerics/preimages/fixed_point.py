@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.expansion import Expansion, Fitted, expansion
 from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
@@ -301,7 +300,7 @@ class FixedPoint(Preimage):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FixedPointDecoder(Decoder):
     """Decoder of `FixedPoint`: the expansion of φ^, and the linear map to start from.
 
@@ -332,8 +331,6 @@ class FixedPointDecoder(Decoder):
     map: Array | None = None
     quadratic: Array | None = None
     rows: Array | None = None  # of random features
-
-    __repr__ = brief
 
     def __post_init__(self) -> None:
         FixedPoint(self.mean_term, self.anchor, self.iterations, self.tol)  # checks what a file holds
@@ -372,9 +369,6 @@ class FixedPointDecoder(Decoder):
         converged = squared_norms(Z - before) <= (self.tol * goal.length) ** 2  # never if it is NaN
         far = np.logical_not(np.isfinite(Z).all(axis=1))
         return Preimages(np.where(far[:, None], self.mean_row, Z), converged, np.full(len(Z), self.iterations), far)
-
-    def kept_rows(self, features: FeatureMap) -> Array:
-        return super().kept_rows(features) if self.rows is None else features.unshifted(self.rows)
 
     def expansion(self, solution: Solution) -> Expansion | None:
         return self._expansion(solution) if self.mean_term else None

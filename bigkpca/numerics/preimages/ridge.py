@@ -10,7 +10,6 @@ import numpy as np
 
 from bigkpca.errors import Array, DataError, SpecError
 from bigkpca.numerics import bandwidth
-from bigkpca.numerics.display import brief
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.expansion import Fitted
 from bigkpca.numerics.features import FeatureMap, Shape
@@ -25,7 +24,7 @@ _ROWS_PER_KERNEL = 10  # noisy rows, of which each row gives
 _MOST_COPIES = 8  # at most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelDecoder(Decoder):
     """x = intercept + k(y, T) weights, shifted and scaled like all rows.
 
@@ -45,8 +44,6 @@ class KernelDecoder(Decoder):
     weights: Array  # (p, d)
     rows: Array  # (m, d)
 
-    __repr__ = brief
-
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         evaluate = Gaussian(self.sigma).against(self.landmarks, most_rows)
         work = np.empty((most_rows, len(self.landmarks)))
@@ -61,9 +58,6 @@ class KernelDecoder(Decoder):
     def working_bytes(self, features: FeatureMap, rows: int) -> int:
         p, r = self.landmarks.shape
         return 8 * rows * (p + r + 2 + 2 * features.columns) + 3 * 8 * p * (r + 2)
-
-    def kept_rows(self, features: FeatureMap) -> Array:
-        return features.unshifted(self.rows)
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,9 @@ def test_the_gradient_over_landmarks_is_that_of_a_naive_objective(kernel):
     assert_allclose(at.value - constant, naive, atol=1e-12)
     expected = [slope(lambda z, g=g: naive_objective(kernel, S, g, z), z) for g, z in zip(gamma, Z, strict=True)]
     assert_allclose(at.image - at.weight[:, None] * Z, expected, rtol=1e-5, atol=1e-7)
+    K, weights = np.empty((2, 4, 4))  # the pull of a row at itself is the limit of pulls near it
+    kernel.gradient_weights(Z + 1e-6, 4)(Z, K, weights)
+    assert_allclose(weights.diagonal(), kernel.own_gradient_weight(Z), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "principal", "principal-alpha"])

@@ -60,17 +60,6 @@ def test_few_rows_are_made_noisy_several_times():
     assert Ridge().seen(X, rng) is X
 
 
-def test_a_curve_comes_back_better_than_from_the_fixed_point():
-    t = np.random.default_rng(0).uniform(-1, 1, 400)
-    X = np.column_stack([t, t**2, t**3, np.sin(3 * t), np.cos(3 * t)])
-    X, Q = X[:300], X[300:]
-    for model in (fitted(Gaussian(0.8), 2, X=X, size=30), random_fitted("pairs", 2, X)):
-        ridge, fixed = (
-            np.mean((back(way, model, model.scores(Q), None, X).rows - Q) ** 2) for way in (Ridge(), FixedPoint())
-        )
-        assert ridge < 0.7 * fixed
-
-
 def test_sampled_rows_are_kept_up_to_a_limit():
     model, X = fitted(), rows()
     few = Ridge(rows=20), Denoising(noise=0.1, rows=20), Distances(neighbours=5, rows=20)
