@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
-from bigkpca import KernelPCA, KernelPCADetector, arrays
+from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics.array_api import on_host
 from tests.data.cases import case
@@ -102,25 +102,6 @@ def test_a_detector_takes_tensors(kind):
 
 
 @every_kind
-@pytest.mark.full
-def test_functions_and_lazy_arrays_take_tensors(kind, tmp_path):
-    make, rows = KINDS[kind], X.astype("f4")
-    options = {"n_components": 3, "size": 20, "device": "cpu"}
-    plain = bigkpca.fit(rows, tmp_path / "plain.zarr", **options)
-    model = bigkpca.fit(make(rows), tmp_path / "model.zarr", **options)
-    bigkpca.fit(make(rows), tmp_path / "plain.zarr", **options)  # the same rows
-    assert_array_equal(model.solution.components, plain.solution.components)
-    scores = bigkpca.transform(plain, rows, tmp_path / "plain", device="cpu")[:]
-    assert_array_equal(bigkpca.transform(plain, make(rows), tmp_path / "scores", device="cpu")[:], scores)
-    assert_array_equal(
-        bigkpca.reconstruct(plain, make(scores), tmp_path / "rows")[:],
-        bigkpca.reconstruct(plain, scores, tmp_path / "other rows")[:],
-    )
-    for function in (arrays.scores, arrays.residuals):
-        assert_array_equal(function(plain, make(rows)).compute(), function(plain, rows).compute())
-
-
-@every_kind
 def test_tensors_in_dask_arrays_are_lazy_and_give_arrays_of_numpy(kind):
     import dask.array as da
 
@@ -142,16 +123,6 @@ def test_rows_on_a_device_are_computed_there_by_default():
     found = kpca.transform(make(X))
     assert type(found) is type(make(X))
     assert_allclose(abs(on_host(found)), abs(plain.transform(X)), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.full
-@every_kind
-def test_workers_get_tensors_as_arrays_of_numpy(kind, two_processes):
-    make, plain = KINDS[kind], estimator().fit(X)
-    with two_processes.client.as_current():
-        kpca = estimator(device=None).fit(make(X))
-        assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
-        assert_allclose(on_host(kpca.transform(make(X))), plain.transform(X), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("stacked", [False, True])

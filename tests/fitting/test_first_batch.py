@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from bigkpca import KernelPCA
 from bigkpca.errors import FarRowsWarning, SpecError
@@ -62,8 +63,6 @@ def usps():
 
 
 def digits_by_class():
-    from sklearn.datasets import load_digits
-
     return load_digits(return_X_y=True)
 
 
@@ -82,7 +81,6 @@ def heavy_tails():
     [
         (heavy_tails, 1),
         *(pytest.param(each, 4, marks=pytest.mark.full) for each in (digits_by_class, blobs, usps)),
-        *(pytest.param(each, 20, marks=pytest.mark.long) for each in (digits_by_class, blobs, usps)),
     ],
 )
 def test_rows_like_the_others_are_not_called_far(source, seeds):
