@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.errors import ConstantKernelError, MemoryLimitError, SpecError, ToleranceWarning, warn
+from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning, warn
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -18,7 +18,6 @@ from bigkpca.fitting.calibration import calibrated, without_calibration
 from bigkpca.fitting.features import Choice, choice, choices_of, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import (
-    check_length,
     note_lowered,
     warn_if_dominated,
     warn_if_fewer,
@@ -156,9 +155,4 @@ def _solved_once(
     sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
 ) -> tuple[Model, Span | None]:
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
-        features = choose_features(sample, columns, fit, engine)
-        try:
-            return solve_rows(sample, features, fit, engine, limit)
-        except ConstantKernelError:
-            check_length(features, sample.probes)
-            raise
+        return solve_rows(sample, choose_features(sample, columns, fit, engine), fit, engine, limit)
