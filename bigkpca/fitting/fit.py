@@ -45,17 +45,9 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    `standardize` and rff-pca take one more pass each; the randomized solver makes `solvers.PASSES` passes in all. With
-    a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
+    With a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
     `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
-    recognised; `limit`, the bytes that a process may use.
-
-    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
-    and before a pass in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
-    constant data. Warns IndefiniteKernelWarning if the kernel has negative eigenvalues, which are dropped;
-    DominantVariableWarning if one column makes nearly all of the distances between rows; NarrowKernelWarning if the
-    Gram matrix is close to the identity; ToleranceWarning if no size met the tolerance; FewerComponentsWarning if the
-    model has fewer components than requested.
+    recognised; `limit`, the bytes that a process may use. Raises the errors of `bigkpca.fit`.
     """
     if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
         raise SpecError(clash.message)
