@@ -45,6 +45,10 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
+    The steps are to resolve the options, draw a sample, scale the columns, and choose landmarks or random features
+    (`choose_features`); to add up their moments in a pass, solve, and certify the solution (`solve_rows`); to refine it
+    by products, if requested, and to make the decoder.
+
     With a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
     `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
     recognised; `limit`, the bytes that a process may use. Raises the errors of `bigkpca.fit`.
@@ -73,16 +77,16 @@ def fit_rows(
     model, span = _solved(sample, columns, first, engine, limit)
     provenance |= devices_recorded(engine.devices or [CPU])
     model = replace(model, provenance={**provenance, **model.provenance})
-    kept = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
-    apart, weight = sample.set_aside, sample.weight
-    del sample
+    restored = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
+    judging, weight = sample.set_aside, sample.weight
+    del sample  # products do not need it, nor the span
     trim(first.size)
     if fit.matrix_free:
-        span = kept = None
+        span = restored = None
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, kept, spec, span)
-    return calibrated(model, apart, weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, restored, spec, span)
+    return calibrated(model, judging, weight, engine) if spec.calibration_rows else model
 
 
 def columns_recorded(source: Rows | Model) -> Provenance:
@@ -115,17 +119,23 @@ def _solved(
 ) -> tuple[Model, Span | None]:
     """The model of the first size that meets the tolerance, or else of the largest that memory allows, and the span of
     its landmarks. Warns ToleranceWarning if that leaves a larger error."""
-    (first, *larger), tol, stopped, chosen = _tried(fit), fit.spec.tol, "", list[Choice]()
-    model, span = _solved_once(sample, columns, first, engine, limit)
+
+    @np.errstate(over="ignore", invalid="ignore")  # the pass reports rows that overflow
+    def solved(sized: ResolvedFit) -> tuple[Model, Span | None]:
+        with single_threaded_blas:
+            return solve_rows(sample, choose_features(sample, columns, sized, engine), sized, engine, limit)
+
+    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[Choice]()
+    model, span = solved(first)
     if tol is not None:
-        for grown in larger:
+        for sized in larger:
             if model.certificate.error <= tol:
                 break
             size, error = model.features.size, model.certificate.error
             engine.progress.note(f"size {size} has an error of {error:.3g}, above tol={tol}: growing")
             try:
-                check_fits(sample.rows, grown, engine, limit)
-                model, span = _solved_once(sample, columns, grown, engine, limit)
+                check_fits(sample.rows, sized, engine, limit)
+                model, span = solved(sized)
             except MemoryLimitError as cause:
                 stopped = f": {cause}"
                 break
@@ -134,17 +144,10 @@ def _solved(
             advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
             warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
         reason = f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}"
-        chosen.append(choice("size", size, reason))
-    choices = [*choices_of(model.features, first), *chosen, *model.provenance["choices"]]
+        grown = [choice("size", size, reason)]
+    choices = [*choices_of(model.features, first), *grown, *model.provenance["choices"]]
     model = replace(model, provenance={**model.provenance, "choices": choices})
     warn_if_dominated(sample.rows, sample.probes, model.features, fit.spec)
     warn_if_narrow(model.features, sample.probes, model.solution.unexplained)
     warn_of(model)
     return model, span
-
-
-def _solved_once(
-    sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
-) -> tuple[Model, Span | None]:
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
-        return solve_rows(sample, choose_features(sample, columns, fit, engine), fit, engine, limit)
