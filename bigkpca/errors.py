@@ -51,10 +51,6 @@ class RoundingError(DataError):
     """Sums that no data can have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
 
-class ConstantKernelError(DataError):
-    """No direction varies in feature space."""
-
-
 class DriftError(DataError):
     """New rows are unlike those that the model was fitted on, and the job treats this as a failure (exit code 3)."""
 

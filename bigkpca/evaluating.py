@@ -38,12 +38,7 @@ _REMEDY = "ask for a smaller --sample, or fit a model with fewer landmarks"
 def evaluate_rows(
     model: Model, rows: Rows, sample: int, seed: int, engine: Engine, limit: int | None = None
 ) -> Evaluation:
-    """Estimate the error of a model from exact kernels between `sample` rows, which are read.
-
-    Raises SpecError for rows of the wrong width, a sample larger than the data, models of precomputed kernels, and
-    models that keep more than 8192 rows (the last two have residuals in their certificates). Raises MemoryLimitError,
-    before anything is read, if the plan needs more than `limit` bytes in a process or than workers may use.
-    """
+    """The error of a model, from exact kernels between `sample` rows, which are read; see `bigkpca.evaluate`."""
     check_columns(rows, model)
     spec, features, n = FitSpec.of(model), model.features, rows.shape[0]
     if spec.precomputed:

@@ -82,20 +82,14 @@ def within_range(detectors, draw, alpha, rows):
     return hits
 
 
-def false_alarms(seeds):
-    """Hits of detectors of skewed rows, each of other rows and with another seed."""
-
-    def drawn(seed, n):
+@pytest.mark.parametrize("seeds", [12, full(100)])
+def test_the_share_of_ordinary_rows_that_are_flagged_is_in_the_range_in_95_percent_of_fits(seeds):
+    def drawn(seed, n):  # skewed rows
         return np.random.default_rng(seed).gamma(0.5, size=(n, 2))
 
     made = [KernelPCADetector(small(random_state=i), alpha=0.1).fit(drawn([1, i], 150)) for i in range(seeds)]
-    return within_range(made, lambda i: drawn([2, i], 800), 0.1, 800)
-
-
-@pytest.mark.parametrize("seeds", [12, full(100)])
-def test_the_share_of_ordinary_rows_that_are_flagged_is_in_the_range_in_95_percent_of_fits(seeds):
     low, high = binom.ppf([1e-4, 1 - 1e-4], seeds, 0.955)
-    assert low <= false_alarms(seeds) <= high
+    assert low <= within_range(made, lambda i: drawn([2, i], 800), 0.1, 800) <= high
 
 
 def _covertype():
@@ -164,14 +158,6 @@ def test_a_fit_without_its_calibration_rows_has_the_same_eigenvalues(X):
     np.testing.assert_allclose(calibration.values[0], np.sort(expected.residual(X[numbers])), rtol=1e-6)
 
 
-def test_a_fit_that_starts_again_in_float64_sets_the_same_rows_aside(X):
-    far = X.astype("f4") + np.float32(30)
-    kpca = small(calibration_rows=100, kernel="polynomial", sigma="median")
-    found = clone(kpca).fit(far).model_
-    assert found.features.dtype == np.float64
-    np.testing.assert_array_equal(found.calibration.rows, far[set_aside(far, kpca)])
-
-
 def test_rows_that_are_landmarks_and_rows_of_weight_0_are_not_set_aside(X):
     own, weights = np.arange(0, 300, 3), np.ones(300)
     weights[1::3] = 0
@@ -226,7 +212,7 @@ def test_unusual_rows_are_found_better_if_they_are_left_out():
     assert before < 0.965 < 0.98 < after, (before, after)
 
 
-@pytest.mark.parametrize("share", [0.01, full(0.1), full(0.5)])
+@pytest.mark.parametrize("share", [0.01, full(0.5)])
 def test_fits_are_repeated_until_the_same_rows_are_left_out(share, X, monkeypatch):
     fits, fitted = [], KernelPCA._fitted
 
@@ -333,18 +319,16 @@ def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
         np.testing.assert_allclose(found.contributions(rows), detector.contributions(X), rtol=1e-6, atol=1e-9)
 
 
-def test_rows_of_maps_have_p_values_and_reasons(X, detector):
+def test_rows_of_maps_have_p_values(X, detector):
     maps = xr.DataArray(X.reshape(20, 15, 3), dims=("y", "x", "column")).stack(place=("y", "x")).T
     rows = maps[np.r_[290:300, 0:4]]
     assert detector.statistics(rows).unstack("place").dims == ("statistic", "y", "x")
     np.testing.assert_array_equal(detector.p_values(rows), detector.p_values(rows.values))
-    np.testing.assert_array_equal(detector.reasons(rows), detector.reasons(rows.values))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["path", "dask array"])
-def test_rows_that_are_not_in_memory_are_left_out_as_others(name, X, tmp_path):
-    rows = CONTAINERS[name][0](X, tmp_path)
+def test_rows_that_are_not_in_memory_are_left_out_as_others(X, tmp_path):
+    rows = _stored(X, tmp_path)
     found, expected = (KernelPCADetector(SMALL, contamination=0.1).fit(each) for each in (rows, X))
     np.testing.assert_allclose(found.offset_, expected.offset_, rtol=1e-9)
     assert (found.left_out_, int((found.predict(rows) == -1).sum())) == (30, 30)
@@ -394,8 +378,8 @@ def test_models_without_a_limit_have_that_for_1_percent(frame, tmp_path):
     kpca.save(tmp_path / "model.zarr")
     loaded = KernelPCADetector.load(tmp_path / "model.zarr")
     assert (loaded.alpha, -loaded.offset_) == (0.01, kpca.model_.calibration.limits(0.01)[COMBINED])
-    KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).save(tmp_path / "model.zarr", overwrite=True)
-    KernelPCA.load(tmp_path / "model.zarr").partial_fit(frame[:30]).save(tmp_path / "more.zarr")
+    KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3).save(tmp_path / "limited.zarr")
+    KernelPCA.load(tmp_path / "limited.zarr").partial_fit(frame[:30]).save(tmp_path / "more.zarr")
     assert KernelPCADetector.load(tmp_path / "more.zarr").alpha == 0.01  # the limit was that of fewer rows
     clone(SMALL).fit(frame).save(tmp_path / "plain.zarr")
     with pytest.raises(SpecError, match="the model has no calibration rows"):
@@ -448,15 +432,11 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
 def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
     more = np.random.default_rng(1).normal(size=(200, 3))
     first, second = (clone(SMALL).set_params(calibration_rows=100).fit(X) for _ in range(2))
-    first.partial_fit(more)
-    aside = np.flatnonzero([tuple(row) in set(map(tuple, first.model_.calibration.rows)) for row in more])
-    assert len(aside) > 30
-    other = more.copy()
-    other[aside] = 50
-    second.partial_fit(other)
+    known = set(map(tuple, first.partial_fit(more).model_.calibration.rows))
+    aside = [tuple(row) in known for row in more]
+    second.partial_fit(np.where(np.c_[aside], 50, more))
     assert first.model_.solution.components.tobytes() == second.model_.solution.components.tobytes()
-    assert first.eigenvalues_.tobytes() == second.eigenvalues_.tobytes()
-    assert (second.model_.calibration.rows == 50).all(axis=1).sum() == len(aside)
+    assert (second.model_.calibration.rows == 50).all(axis=1).sum() == sum(aside) > 30
 
 
 def test_models_with_calibrations_are_merged_and_share_features(X):
@@ -492,11 +472,10 @@ def test_rows_with_equal_values_are_flagged_alike_one_by_one_and_together(dtype)
     )
 
 
-@pytest.mark.parametrize("kernel", ["linear", "polynomial"])
-def test_a_row_far_along_a_component_is_distant_and_a_row_off_the_components_has_a_residual(kernel):
+def test_a_row_far_along_a_component_is_distant_and_a_row_off_the_components_has_a_residual():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)) * [10, 6, 0.1]
-    found = KernelPCADetector(KernelPCA(2, kernel=kernel, degree=1, size=30, random_state=0), alpha=0.1).fit(X)
+    found = KernelPCADetector(KernelPCA(2, kernel="linear", size=30, random_state=0), alpha=0.1).fit(X)
     rows = [[150, 0, 0], [0, 60, 0], [0, 0, 5], [0, 0, 0]]
     assert found.reasons(rows).tolist() == ["distance", "distance", "residual", ""]
     assert found.predict(rows).tolist() == [-1, -1, -1, 1]

@@ -22,7 +22,6 @@ def test_exit_codes_are_those_of_the_manual_and_every_error_has_the_same_root():
     assert {kind: kind.exit_code for kind in codes} == codes
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     raised = [kind for kind in kinds if not issubclass(kind, Warning)]
-    assert len(raised) == 12
     assert all(issubclass(kind, errors.BigKPCAError) for kind in raised)
     assert issubclass(SpecError, ValueError)
     assert issubclass(DataError, ValueError)

@@ -18,6 +18,12 @@ of_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="ne
 pytestmark = [pytest.mark.alone, of_linux]
 
 
+def some_rows(n):
+    """Rows of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(n, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(n, 300))).astype(np.float32)
+
+
 def used_and_planned(*command):
     """Peak of a command and what it plans, in bytes: what it plans is never less, and at most twice as much."""
     planned = planned_bytes(*command)
@@ -76,13 +82,11 @@ def test_every_command_uses_what_it_plans_to_a_factor(tmp_path):
 
 @pytest.mark.long
 def test_peaks_of_evaluations_and_lengths_stay_below_their_plan(tmp_path):
-    rng = np.random.default_rng(0)
     raw, model = tmp_path / "rows.npy", tmp_path / "model.zarr"
-    X = rng.normal(size=(ROWS // 2, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS // 2, 300))
-    np.save(raw, X.astype(np.float32))
+    np.save(raw, some_rows(ROWS // 2))
     peak_bytes("fit", "-q", raw, model, "--size", 1000)
-    for sample in (500, 2500):
-        used_and_planned("evaluate", model, raw, "--sample", sample)
+    for command in (("evaluate", model, raw, "--sample", 500), ("evaluate", model, raw, "--sample", 2500)):
+        used_and_planned(*command)
     for options in ((), ("--standardize",)):
         used_and_planned("sigma", raw, *options)
 
@@ -152,10 +156,7 @@ def check_peak(path, options):
 
 @pytest.mark.parametrize("options", [pytest.param(each, marks=mark) for each, mark in zip(METHODS, MARKS, strict=True)])
 def test_peaks_of_every_method_stay_below_their_plan(options, tmp_path):
-    rng = np.random.default_rng(0)
-    # Of ten strong directions, as data are: of pure noise a Gram matrix is close to the identity.
-    X = rng.normal(size=(ROWS, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(ROWS, 300))
-    np.save(tmp_path / "rows.npy", X.astype(np.float32))
+    np.save(tmp_path / "rows.npy", some_rows(ROWS))
     check_peak(str(tmp_path / "rows.npy"), options)
 
 

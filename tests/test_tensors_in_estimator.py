@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 import bigkpca
-from bigkpca import KernelPCA, KernelPCADetector, arrays
+from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics.array_api import on_host
 from tests.data.cases import case
@@ -99,59 +99,6 @@ def test_a_detector_takes_tensors(kind):
             assert_array_equal(getattr(detector, name)(make(some)), getattr(plain, name)(some))
     assert set(plain.predict(X)) == {-1, 1}
     assert_array_equal(*(KernelPCADetector(estimator(), contamination=0.05).fit(each).offset_ for each in (X, make(X))))
-
-
-@every_kind
-@pytest.mark.full
-def test_functions_and_lazy_arrays_take_tensors(kind, tmp_path):
-    make, rows = KINDS[kind], X.astype("f4")
-    options = {"n_components": 3, "size": 20, "device": "cpu"}
-    plain = bigkpca.fit(rows, tmp_path / "plain.zarr", **options)
-    model = bigkpca.fit(make(rows), tmp_path / "model.zarr", **options)
-    bigkpca.fit(make(rows), tmp_path / "plain.zarr", **options)  # the same rows
-    assert_array_equal(model.solution.components, plain.solution.components)
-    scores = bigkpca.transform(plain, rows, tmp_path / "plain", device="cpu")[:]
-    assert_array_equal(bigkpca.transform(plain, make(rows), tmp_path / "scores", device="cpu")[:], scores)
-    assert_array_equal(
-        bigkpca.reconstruct(plain, make(scores), tmp_path / "rows")[:],
-        bigkpca.reconstruct(plain, scores, tmp_path / "other rows")[:],
-    )
-    for function in (arrays.scores, arrays.residuals):
-        assert_array_equal(function(plain, make(rows)).compute(), function(plain, rows).compute())
-
-
-@every_kind
-def test_tensors_in_dask_arrays_are_lazy_and_give_arrays_of_numpy(kind):
-    import dask.array as da
-
-    chunks = da.from_array(X, chunks=(400, 5))
-    plain, tensors = estimator().fit(chunks), chunks.map_blocks(KINDS[kind])
-    kpca = estimator().fit(tensors)
-    assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
-    found = kpca.transform(tensors)
-    assert isinstance(found, da.Array)
-    assert_array_equal(found.compute(), plain.transform(chunks).compute())
-
-
-def test_rows_on_a_device_are_computed_there_by_default():
-    make = array_api_strict.asarray
-    plain, kpca = estimator().fit(X), estimator(device=None).fit(make(X))
-    assert "devices" not in plain.model_.provenance
-    assert kpca.model_.provenance["devices"] == ["array_api_strict:cpu"]
-    assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
-    found = kpca.transform(make(X))
-    assert type(found) is type(make(X))
-    assert_allclose(abs(on_host(found)), abs(plain.transform(X)), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.full
-@every_kind
-def test_workers_get_tensors_as_arrays_of_numpy(kind, two_processes):
-    make, plain = KINDS[kind], estimator().fit(X)
-    with two_processes.client.as_current():
-        kpca = estimator(device=None).fit(make(X))
-        assert_allclose(kpca.eigenvalues_, plain.eigenvalues_, rtol=1e-12)
-        assert_allclose(on_host(kpca.transform(make(X))), plain.transform(X), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("stacked", [False, True])

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import Rows, identity_of
-from bigkpca.errors import ConstantKernelError, MemoryLimitError, SpecError, ToleranceWarning, warn
+from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning, warn
 from bigkpca.execution import trim
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
@@ -18,7 +18,6 @@ from bigkpca.fitting.calibration import calibrated, without_calibration
 from bigkpca.fitting.features import Choice, choice, choices_of, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import (
-    check_length,
     note_lowered,
     warn_if_dominated,
     warn_if_fewer,
@@ -46,17 +45,13 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    `standardize` and rff-pca take one more pass each; the randomized solver makes `solvers.PASSES` passes in all. With
-    a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
-    `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
-    recognised; `limit`, the bytes that a process may use.
+    The steps are to resolve the options, draw a sample, scale the columns, and choose landmarks or random features
+    (`choose_features`); to add up their moments in a pass, solve, and certify the solution (`solve_rows`); to refine it
+    by products, if requested, and to make the decoder.
 
-    Raises MemoryLimitError, before anything is read, if the plan needs more than `limit` or than the workers may use,
-    and before a pass in float64 that needs more; DataError for NaN and infinity (naming row and column) and for
-    constant data. Warns IndefiniteKernelWarning if the kernel has negative eigenvalues, which are dropped;
-    DominantVariableWarning if one column makes nearly all of the distances between rows; NarrowKernelWarning if the
-    Gram matrix is close to the identity; ToleranceWarning if no size met the tolerance; FewerComponentsWarning if the
-    model has fewer components than requested.
+    With a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
+    `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
+    recognised; `limit`, the bytes that a process may use. Raises the errors of `bigkpca.fit`.
     """
     if rows.weights is not None and (clash := without_weights(spec, "sample weights")):
         raise SpecError(clash.message)
@@ -82,16 +77,16 @@ def fit_rows(
     model, span = _solved(sample, columns, first, engine, limit)
     provenance |= devices_recorded(engine.devices or [CPU])
     model = replace(model, provenance={**provenance, **model.provenance})
-    kept = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
-    apart, weight = sample.set_aside, sample.weight
-    del sample
+    restored = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
+    judging, weight = sample.set_aside, sample.weight
+    del sample  # products do not need it, nor the span
     trim(first.size)
     if fit.matrix_free:
-        span = kept = None
+        span = restored = None
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, kept, spec, span)
-    return calibrated(model, apart, weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, restored, spec, span)
+    return calibrated(model, judging, weight, engine) if spec.calibration_rows else model
 
 
 def columns_recorded(source: Rows | Model) -> Provenance:
@@ -124,17 +119,23 @@ def _solved(
 ) -> tuple[Model, Span | None]:
     """The model of the first size that meets the tolerance, or else of the largest that memory allows, and the span of
     its landmarks. Warns ToleranceWarning if that leaves a larger error."""
-    (first, *larger), tol, stopped, chosen = _tried(fit), fit.spec.tol, "", list[Choice]()
-    model, span = _solved_once(sample, columns, first, engine, limit)
+
+    @np.errstate(over="ignore", invalid="ignore")  # the pass reports rows that overflow
+    def solved(sized: ResolvedFit) -> tuple[Model, Span | None]:
+        with single_threaded_blas:
+            return solve_rows(sample, choose_features(sample, columns, sized, engine), sized, engine, limit)
+
+    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[Choice]()
+    model, span = solved(first)
     if tol is not None:
-        for grown in larger:
+        for sized in larger:
             if model.certificate.error <= tol:
                 break
             size, error = model.features.size, model.certificate.error
             engine.progress.note(f"size {size} has an error of {error:.3g}, above tol={tol}: growing")
             try:
-                check_fits(sample.rows, grown, engine, limit)
-                model, span = _solved_once(sample, columns, grown, engine, limit)
+                check_fits(sample.rows, sized, engine, limit)
+                model, span = solved(sized)
             except MemoryLimitError as cause:
                 stopped = f": {cause}"
                 break
@@ -143,22 +144,10 @@ def _solved(
             advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
             warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
         reason = f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}"
-        chosen.append(choice("size", size, reason))
-    choices = [*choices_of(model.features, first), *chosen, *model.provenance["choices"]]
+        grown = [choice("size", size, reason)]
+    choices = [*choices_of(model.features, first), *grown, *model.provenance["choices"]]
     model = replace(model, provenance={**model.provenance, "choices": choices})
     warn_if_dominated(sample.rows, sample.probes, model.features, fit.spec)
     warn_if_narrow(model.features, sample.probes, model.solution.unexplained)
     warn_of(model)
     return model, span
-
-
-def _solved_once(
-    sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
-) -> tuple[Model, Span | None]:
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass reports rows that overflow
-        features = choose_features(sample, columns, fit, engine)
-        try:
-            return solve_rows(sample, features, fit, engine, limit)
-        except ConstantKernelError:
-            check_length(features, sample.probes)
-            raise

@@ -101,14 +101,8 @@ def fit_like(
     limit: int | None,
     identity: dict[str, Any] | None = None,
 ) -> Model:
-    """Fit rows with the kernel, landmarks or frequencies, offset and scale of `like`; `spec` is that of `spec_like`.
-
-    One pass; the pre-image is made as in a fit. The sums of the pass are about the same vector as those of `like`, so
-    they add up to those of a fit of all rows.
-
-    Raises SpecError for rows of another width or other columns, MemoryLimitError before anything is read, RoundingError
-    if the sums are impossible for real rows. Warns as a fit does, but not of a narrow kernel.
-    """
+    """Fit rows with the features of `like`, in one pass; `spec` is that of `spec_like`. The sums are about the same
+    vector as those of `like`, so they add up to those of a fit of all rows. Raises and warns as a fit does."""
     check_columns(rows, like)
     identity = identity or identity_of(rows, stamped=False)
     rows, apart = without_calibration(rows, spec, engine)
@@ -190,15 +184,11 @@ def _choices_of_features(model: Model) -> list[dict[str, Any]]:
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
-    """The model of the rows of all `models` (at least two, with the same features). Reads no rows.
+    """The model of the rows of all `models`, which are read one at a time; see `bigkpca.merge`. Reads no rows.
 
-    Sums are added pairwise, like those of blocks in a pass: ((a + b) + (c + d)) + ... If the sums of all models are
-    about one vector c (see `fit_like`), the result equals the sums of a fit of all rows: to the bit if every model but
-    the last has the same number of blocks, a power of two, and blocks have the same number of rows; otherwise up to
-    rounding. Options, column names, pre-image and signs follow the first model. Models are read one at a time.
-
-    Raises SpecError for fewer than two models, and for models without sums, with different features, or of the same
-    rows. Warns as a fit does, and UniformLandmarksWarning.
+    Sums are added pairwise, like those of blocks in a pass: ((a + b) + (c + d)) + ... So they equal those of a fit of
+    all rows to the bit if every model but the last has the same number of blocks, a power of two, and blocks have the
+    same number of rows.
     """
     first: Model | None = None
     parts: list[tuple[float, Calibration | None]] = []
@@ -310,15 +300,10 @@ def of_first_batch(spec: FitSpec, rows: Rows) -> FitSpec:
 
 
 def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int | None = None) -> Model:
-    """Add rows to a model: a bounded sample of the new rows, one pass over them, added moments, and a new solution.
+    """Add rows to a model: one pass over them, added moments, and a new solution with the signs of the old one.
 
-    Kernel, landmarks, frequencies, offset and scale stay the same; the signs of components follow the old model.
-    `n_components` and `noise` of `spec` may differ from those of the fit, and are recorded in the new model.
-
-    Raises SpecError if other fields differ, and for models without moments (exact ones and those of the randomized
-    solver); MemoryLimitError as in a fit with `limit`; RoundingError if the sums are impossible for
-    real rows. Warns IndefiniteKernelWarning and RoundingWarning as a fit does, UniformLandmarksWarning, and
-    FarRowsWarning.
+    Features stay the same. `n_components` and `noise` of `spec` may differ from those of the fit, and are recorded.
+    Raises SpecError if other fields differ, and for models without sums.
     """
     sums, drawn = _sums_of(model)
     check_columns(rows, model)

@@ -9,7 +9,6 @@ import numpy as np
 from bigkpca.data.rows import Rows
 from bigkpca.errors import (
     Array,
-    DataError,
     DominantVariableWarning,
     FewerComponentsWarning,
     IndefiniteKernelWarning,
@@ -19,19 +18,17 @@ from bigkpca.errors import (
     warn,
 )
 from bigkpca.execution.progress import Progress
-from bigkpca.numerics import bandwidth, solvers
+from bigkpca.numerics import solvers
 from bigkpca.numerics.display import share_at_least
 from bigkpca.numerics.dominance import dominant_columns
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
-from bigkpca.numerics.random_streams import PAIRS, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
-_LONG = 1000  # times the median distance
 _MOSTLY_UNEXPLAINED = 0.5
 _MOST_UNNAMED = 32  # columns of a table without names; the smallest images have 64 pixels
 _TOO_COARSE = 0.05  # share that rounding may move before a warning
@@ -81,20 +78,6 @@ def warn_if_indefinite(solution: Solution) -> None:
             f"the kernel is indefinite on these rows: its most negative eigenvalue is {solution.negative:.2g} "
             "of the largest; the negative part was dropped",
             IndefiniteKernelWarning,
-        )
-
-
-def check_length(features: FeatureMap, X: Array) -> None:
-    """Raise DataError if the length of the kernel far exceeds the distances of sampled rows X (q, d)."""
-    sigma, distance = getattr(features.kernel, "sigma", None), features.kernel.distance
-    if sigma is None or distance is None:
-        return
-    distances = bandwidth.pair_distances(features.shifted(X), distance, random_stream(0, PAIRS))
-    median = bandwidth.candidate_lengths(distances, distance)["median"].sigma
-    if sigma > _LONG * median:
-        raise DataError(
-            f"sigma={sigma:g} is {sigma / median:.0e} times the length from the median distance between rows, so all "
-            f"rows look equal to the kernel: use sigma={median:.4g}, or leave it out"
         )
 
 

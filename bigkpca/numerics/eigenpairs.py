@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.errors import Array, ConstantKernelError, DataError
+from bigkpca.errors import Array, DataError
 from bigkpca.numerics.array_api import astype, dtype_of, functions_of
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.linalg import numerical_rank, signs
@@ -156,9 +156,9 @@ def kept_components(values: Array, components: Components, variance: float, trac
     rank. Raises ConstantKernelError if no direction varies."""
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
-        raise ConstantKernelError(
-            "no direction varies in feature space: for this kernel the rows are constant, or far from all landmarks, "
-            "and have no principal components"
+        raise DataError(
+            "no direction varies in feature space: to this kernel all rows look equal, or far from all landmarks: "
+            "check the landmarks and the length, for which `bigkpca sigma` prints values that suit the data"
         )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance

@@ -111,25 +111,16 @@ def test_names_arrays_series_and_data_arrays_are_the_same_weights(table):
     assert_array_equal(scores(block, str(table)), scores(one_each, str(table)))
 
 
-def test_a_column_of_weight_0_has_no_influence_and_its_mean_as_pre_image():
-    weights = [1.0, 0.0, 1.0, 1.0, 1.0]
-    for more in ({"standardize": True}, {"kernel": "polynomial"}, {"method": "rff-pca", "dtype": "float32"}):
-        model = fit(X, **OPTIONS, column_weights=weights, **more)
-        by_hand = fit(X * weights, **OPTIONS, **more)
-        assert_allclose(model.solution.eigenvalues, by_hand.solution.eigenvalues, rtol=1e-4)
-        moved = X + np.array([0, 1000.0, 0, 0, 0])
-        assert_array_equal(scores(model, moved), scores(model, X))
-        if model.decoder is not None:
-            restored = model.reconstructing(N)(scores(model, X), None).rows
-            assert np.isfinite(restored).all()
-            assert_allclose(restored[:, 1], X[:, 1].mean(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("standardize", [False, True])
-def test_the_pre_image_of_a_column_of_weight_0_is_the_mean_of_all_sampled_rows(standardize):
+@pytest.mark.parametrize("more", [{"standardize": True}, {"kernel": "polynomial"}, {"method": "rff-pca"}], ids=str)
+def test_a_column_of_weight_0_has_no_influence_and_its_mean_as_pre_image(more):
     rows = RNG.exponential(size=(3000, 3))  # more than choices are judged on
-    model = fit(rows, **OPTIONS, column_weights=[1, 0, 1], standardize=standardize)
-    assert_allclose(model.reconstructing(1)(np.zeros((1, 3)), None).rows[0, 1], rows[:, 1].mean(), rtol=1e-12)
+    weights = [1.0, 0.0, 1.0]
+    model, by_hand = fit(rows, **OPTIONS, column_weights=weights, **more), fit(rows * weights, **OPTIONS, **more)
+    assert_allclose(model.solution.eigenvalues, by_hand.solution.eigenvalues, rtol=1e-4)
+    assert_array_equal(scores(model, rows + np.array([0, 1000, 0])), scores(model, rows))
+    restored = model.reconstructing(N)(scores(model, rows[:N]), None).rows
+    assert np.isfinite(restored).all()
+    assert_allclose(restored[:, 1], rows[:, 1].mean(), rtol=1e-12)
 
 
 LARGEST = np.finfo(np.float64).max
@@ -184,16 +175,6 @@ def test_a_model_with_weights_is_stored_loaded_and_served(tmp_path):
     light, Y = kpca.to_sklearn(), kpca.transform(X)
     assert_allclose(light.transform(X), Y, atol=1e-12)
     assert_allclose(light.inverse_transform(Y), kpca.inverse_transform(Y), rtol=1e-9)
-
-
-def test_pre_images_are_in_the_units_of_the_data(table):
-    kpca = KernelPCA(20, size=120, standardize=True, column_weights={"kind": 3.0, "y": 0.5}, random_state=0).fit(table)
-    rows = values(table)
-    restored = kpca.inverse_transform(np.asarray(kpca.transform(table)))
-    assert (restored[:, 1:5].argmax(axis=1) == rows[:, 1:5].argmax(axis=1)).mean() > 0.98
-    assert abs(restored[:, 0].mean() - 5) < 1
-    assert np.corrcoef(restored[:, 5], rows[:, 5])[0, 1] > 0.8
-    assert_allclose(restored[:, 6], 1)
 
 
 def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):

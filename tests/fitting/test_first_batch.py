@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from bigkpca import KernelPCA
 from bigkpca.errors import FarRowsWarning, SpecError
 from bigkpca.storage.models import model_digest
-from tests.helpers.files import shared_file
 
 SMALL = {"n_components": 4, "size": 40, "random_state": 0}
 
@@ -56,14 +56,7 @@ def test_features_of_another_model_stay(X):
     np.testing.assert_array_equal(other.landmarks_, first.landmarks_)
 
 
-def usps():
-    stored = np.load(shared_file("usps", "usps_int16.npz"))
-    return stored["X_milli"].astype("f4"), stored["y"]
-
-
 def digits_by_class():
-    from sklearn.datasets import load_digits
-
     return load_digits(return_X_y=True)
 
 
@@ -81,8 +74,7 @@ def heavy_tails():
     ("source", "seeds"),
     [
         (heavy_tails, 1),
-        *(pytest.param(each, 4, marks=pytest.mark.full) for each in (digits_by_class, blobs, usps)),
-        *(pytest.param(each, 20, marks=pytest.mark.long) for each in (digits_by_class, blobs, usps)),
+        *(pytest.param(each, 4, marks=pytest.mark.full) for each in (digits_by_class, blobs)),
     ],
 )
 def test_rows_like_the_others_are_not_called_far(source, seeds):
@@ -94,7 +86,7 @@ def test_rows_like_the_others_are_not_called_far(source, seeds):
 
 @pytest.mark.parametrize(
     ("source", "rows"),
-    [(digits_by_class, 500), *(pytest.param(*each, marks=pytest.mark.full) for each in ((blobs, 1500), (usps, 3000)))],
+    [(digits_by_class, 500), pytest.param(blobs, 1500, marks=pytest.mark.full)],
 )
 def test_rows_of_another_class_are_called_far(source, rows):
     X, labels = source()

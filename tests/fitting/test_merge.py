@@ -10,7 +10,6 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
-from bigkpca.numerics.moments import of_square
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES, fitted, not_uniform
@@ -96,13 +95,11 @@ def test_sums_of_equal_parts_are_those_of_all_rows_to_the_bit(X):
 
 
 def test_samples_of_parts_stay_in_proportion_however_models_are_merged():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(1600, 3))
+    rows = np.random.default_rng(0).normal(size=(1600, 3))
     rows[800:, 0] += 6  # the second half is another cluster
     parts = in_parts(rows, 400, 800, 1200, method="rff", size=40, n_components=2)
     ab, cd = merge(parts[:2], ENGINE), merge(parts[2:], ENGINE)
-    chain = merge([merge([ab, parts[2]], ENGINE), parts[3]], ENGINE)
-    for merged in (merge(parts, ENGINE), merge([ab, cd], ENGINE), chain):
+    for merged in (merge(parts, ENGINE), merge([ab, cd], ENGINE), merge([ab, *parts[2:]], ENGINE)):
         assert 0.4 < np.mean(merged.drawn.X[:, 0] > 3) < 0.6
 
 
@@ -143,22 +140,14 @@ def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):
         assert set(merged.certificate.trust) == {"doubtful"}
 
 
-def test_sums_about_different_vectors_add_up(X):
-    one, other = in_parts(X, 150)
-    known, nothing = other.sums.moments, np.zeros(len(other.sums.about))
-    about_their_mean = replace(other.sums, about=known.mean, total=nothing, products=of_square(known.scatter))
-    merged, expected = merge([one, replace(other, sums=about_their_mean)], ENGINE), merge([one, other], ENGINE)
-    np.testing.assert_allclose(merged.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-10)
-
-
 def test_methods_that_need_uniform_landmarks_warn(X):
     model = fitted(X[:150], method="columns")
-    with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
-        other = like(model, X[150:])
-    with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
-        merge([model, other], ENGINE)
-    with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
-        extend(model, ArrayRows(X[150:]), FitSpec.of(model), ENGINE)
+    for call in (
+        lambda: like(model, X[150:]),
+        lambda: extend(model, ArrayRows(X[150:]), FitSpec.of(model), ENGINE),
+    ):
+        with pytest.warns(UniformLandmarksWarning, match="these are from some of them"):
+            call()
 
 
 def test_what_does_not_add_up_is_refused(X):

@@ -26,15 +26,6 @@ def test_models_and_scores_are_the_same_bytes_with_any_number_of_threads(case, d
     assert one == two
 
 
-@pytest.mark.full
-@pytest.mark.bits
-@pytest.mark.parametrize("case", CASES)
-def test_models_and_scores_are_the_same_bytes_on_processes_and_in_one_block(case, digits, two_processes):
-    for engine, block_rows in ((two_processes, 60), (Engine(threads=2), None)):
-        options = CASES[case] | {"block_rows": block_rows}
-        assert bits(digits[:150], engine, **options) == bits(digits[:150], Engine(threads=1), **options)
-
-
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[] if case in SAVED_QUICKLY else pytest.mark.full) for case in CASES]
 )

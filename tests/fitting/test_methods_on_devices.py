@@ -9,7 +9,6 @@ from bigkpca import KernelPCA, kernels
 from bigkpca.data.devices import Device
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import DataError
-from bigkpca.execution import passes
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import score_rows, scores_and_residuals_of_rows
 from bigkpca.storage.models import model_digest
@@ -91,35 +90,6 @@ def test_fits_and_scores_are_those_of_numpy(case, dtype, device, digits):
             assert_allclose(found, scores, rtol=0, atol=TOLERANCES[dtype] * size)
             assert_allclose(found_left, left, rtol=0, atol=TOLERANCES[dtype] * diagonal)
             agree(score_rows(open_rows(rows), model, on_device), found, dtype)
-
-
-@pytest.fixture
-def no_gram(monkeypatch):
-    """The exact method holds no more than 100 rows' Gram matrix, and computes products by strips of 64 rows."""
-    for module in ("spec", "evaluating"):
-        monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", 100)
-    monkeypatch.setattr(passes, "_STRIP_ROWS", 64)
-
-
-@every_device
-@every_dtype
-@pytest.mark.parametrize("case", ["gaussian", pytest.param("laplacian, standardized", marks=pytest.mark.full)])
-def test_exact_fits_by_products_are_those_of_numpy(case, dtype, device, no_gram, digits):
-    X, options = digits[:170].astype(dtype), {"method": "exact", "residual_tol": 1e-4 if dtype == "float32" else 1e-7}
-    if case != "gaussian":
-        options |= {"kernel": "laplacian", "standardize": True}
-    (here, _), (there, on_device) = fitted(X, **options), fitted(X, device, **options)
-    assert there.provenance["products"] == here.provenance["products"] >= 1
-    assert there.provenance["devices"] == on_device.devices
-    same_model(there, here, dtype)
-    agree(score_rows(open_rows(X), there, on_device), score_rows(open_rows(X), here, Engine(threads=1)), dtype)
-
-
-@every_device
-def test_a_gram_matrix_that_is_held_is_that_of_the_processor(device, digits):
-    (here, _), (there, _) = (fitted(digits[:100], each, method="exact") for each in (None, device))
-    assert_allclose(there.solution.eigenvalues, here.solution.eigenvalues, rtol=1e-14)
-    assert "devices" not in there.provenance
 
 
 def estimators(device, dtype, **options):

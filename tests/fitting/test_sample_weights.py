@@ -191,21 +191,15 @@ def test_the_median_distance_is_that_of_repeated_rows(X):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"kernel": "polynomial"},
-        {"sigma": 25.0, "standardize": True},
-        {"method": "rff", "sigma": 25.0, "solver": "randomized"},
-    ],
+    [{"kernel": "polynomial"}, {"standardize": True}, {"method": "rff", "solver": "randomized"}],
     ids=["polynomial", "standardize", "sketch"],
 )
 def test_rows_of_weight_zero_may_be_of_any_size(options, X):
-    options = {"n_components": 3, "size": 40, "dtype": "float32", **options}
     weights = np.random.default_rng(0).integers(0, 2, len(X))
-    far = np.where(weights[:, None] == 0, 1e200, X)
+    spec = FitSpec(n_components=3, size=40, dtype="float32", **options)
     with np.errstate(over="ignore", invalid="ignore"):
-        found, expected = (
-            fit_rows(weighted(ArrayRows(rows), weights), FitSpec(**options), ENGINE) for rows in (far, X)
-        )
+        far = np.where(weights[:, None] == 0, 1e200, X)
+        found, expected = (fit_rows(weighted(ArrayRows(rows), weights), spec, ENGINE) for rows in (far, X))
     np.testing.assert_array_equal(found.solution.eigenvalues, expected.solution.eigenvalues)
 
 
@@ -259,19 +253,15 @@ def test_bad_weights_are_refused(weights, error, words, X):
         KernelPCA(3).fit(X, sample_weight=weights)
 
 
-@pytest.mark.parametrize(
-    ("options", "instead"),
-    [
-        ({"method": "exact"}, "method='exact' .* use method='nystroem'"),
-        ({"refine": 1}, "refine=1 .* use refine=0"),
-        ({"kernel": "precomputed"}, "kernel='precomputed' .* use another kernel"),
-    ],
-    ids=["exact", "refine", "precomputed"],
-)
-def test_what_takes_no_weights_says_so(options, instead, X):
-    rows = X @ X.T if options.get("kernel") else X
-    with pytest.raises(SpecError, match=instead.replace(".*", "does not take sample weights: omit one of the two, or")):
-        KernelPCA(3, **options).fit(rows, sample_weight=np.ones(len(X)))
+def test_what_takes_no_weights_says_so(X):
+    for options, option, instead in (
+        ({"method": "exact"}, "method='exact'", "method='nystroem'"),
+        ({"refine": 1}, "refine=1", "refine=0"),
+        ({"kernel": "precomputed"}, "kernel='precomputed'", "another kernel"),
+    ):
+        message = f"{option} does not take sample weights: omit one of the two, or use {instead}"
+        with pytest.raises(SpecError, match=message):
+            KernelPCA(3, **options).fit(X @ X.T, sample_weight=np.ones(len(X)))
 
 
 def test_scores_of_a_weighted_fit_have_a_weighted_mean_of_zero(X):
