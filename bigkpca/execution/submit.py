@@ -51,17 +51,15 @@ def submit(client: Client, name: str, command: str, function: Function, options:
     client.log_event(_JOBS, {"name": name, "command": command})
     future = client.submit(_run, name, function, dict(options), key=f"{_PREFIX}{name}", pure=False)
     fire_and_forget(future)
-    with _answered(client):
-        while future.key not in client.run_on_scheduler(_states):  # it was sent, and may not have arrived
-            sleep(_SENDING_SECONDS)
+    while future.key not in _answer(client.run_on_scheduler, _states):  # it was sent, and may not have arrived
+        sleep(_SENDING_SECONDS)
     return future
 
 
 def jobs(client: Client) -> list[Job]:
     """All commands that were submitted to the cluster of a client, in order of submission."""
-    with _answered(client):
-        states = client.run_on_scheduler(_states)
-    return [_job(client, name, states.get(f"{_PREFIX}{name}")) for name in _events(client)]
+    states = _answer(client.run_on_scheduler, _states)
+    return [_job(client, about, states.get(f"{_PREFIX}{name}")) for name, about in _events(client).items()]
 
 
 def wait(client: Client, name: str, show: Callable[[str], None]) -> int:
@@ -81,9 +79,9 @@ def wait(client: Client, name: str, show: Callable[[str], None]) -> int:
         sleep(_LOOK_SECONDS)
 
 
-def _job(client: Client, name: str, task: str | None) -> Job:
+def _job(client: Client, about: dict[str, Any], task: str | None) -> Job:
     """A command of whose task the scheduler knows this state."""
-    about, lines = _events(client)[name], _lines(client, name)
+    name, lines = about["name"], _lines(client, about["name"])
     code, message = about.get("exit_code"), about.get("message") or (lines[-1][1] if lines else "")
     if code is None and task not in (None, "erred"):
         return Job(name, about["command"], "running" if task == "processing" else "waiting", None, message)
@@ -101,22 +99,19 @@ def _states(dask_scheduler: Any) -> dict[str, str]:
 def _events(client: Client) -> dict[str, dict[str, Any]]:
     """What was reported of each submitted command, by its name."""
     found: dict[str, dict[str, Any]] = {}
-    with _answered(client):
-        for _, event in client.get_events(_JOBS):
-            found.setdefault(event["name"], {}).update(event)
+    for _, event in _answer(client.get_events, _JOBS):
+        found.setdefault(event["name"], {}).update(event)
     return found
 
 
 def _lines(client: Client, name: str) -> list[tuple[float, str]]:
     """The last lines that a command printed, each with its time."""
-    with _answered(client):
-        return [(at, event["line"]) for at, event in client.get_events(f"{_PREFIX}{name}")]
+    return [(at, event["line"]) for at, event in _answer(client.get_events, f"{_PREFIX}{name}")]
 
 
-@contextmanager
-def _answered(client: Client) -> Iterator[None]:
+def _answer(ask: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        yield
+        return ask(*arguments)
     except (OSError, RuntimeError) as error:
         raise IncompleteError(
             f"the scheduler is gone ({error}), and with it all submitted commands: start one again, and submit the "
