@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 from bigkpca.data.stores import store_of
-from bigkpca.errors import CorruptionError
 
 ENDING = ".runs.jsonl"  # behind the name of the output
 
@@ -38,5 +37,3 @@ def _content(out: str) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""
-    except IsADirectoryError as error:
-        raise CorruptionError(f"{out}{ENDING} is a folder: move it away") from error

@@ -27,20 +27,13 @@ def certificates(folder: Path) -> None:
 
 
 def memory_of_a_task(env: Mapping[str, str]) -> int:
-    """The bytes that each task on this node may use: as --mem-per-cpu says, or else its share of --mem, or of all
-    memory of the node where neither is set, or --mem is 0."""
+    """The bytes that each task may use: as --mem-per-cpu says, or else a share of --mem, or of all memory of the node
+    where neither is set, or --mem is 0. A node with few tasks gives each as much as one with many."""
     if per_cpu := int(env.get("SLURM_MEM_PER_CPU", 0)):
         return per_cpu * int(env["SLURM_CPUS_PER_TASK"]) * 2**20
     node = int(env.get("SLURM_MEM_PER_NODE", 0)) * 2**20 or MEMORY_LIMIT
-    return node // tasks_of_a_node(env)
-
-
-def tasks_of_a_node(env: Mapping[str, str]) -> int:
-    """How many tasks there are on this node: of "2(x3),1", 2 on each of the first three nodes."""
-    text = env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"]
-    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
-    each = [int(tasks) for tasks, nodes in groups for _ in range(int(nodes or 1))]
-    return each[int(env.get("SLURM_NODEID", 0))]
+    tasks = env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"]  # e.g. "2(x3),1"
+    return node // max(map(int, re.findall(r"(?:^|,)(\d+)", tasks)))
 
 
 def start(folder: Path) -> None:

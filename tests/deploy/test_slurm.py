@@ -104,8 +104,7 @@ MEMORIES = [
     ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "3"}, 3000),
     ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3"}, 3000),
     ({"SLURM_MEM_PER_NODE": "9000", "SLURM_STEP_TASKS_PER_NODE": "3", "SLURM_TASKS_PER_NODE": "9"}, 3000),
-    ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "2"}, 4500),
-    ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "3"}, 9000),
+    ({"SLURM_MEM_PER_NODE": "9000", "SLURM_TASKS_PER_NODE": "1,3(x12)"}, 3000),
     ({"SLURM_MEM_PER_NODE": "0", "SLURM_TASKS_PER_NODE": "4"}, 16_000),  # --mem=0: all of the node
     ({"SLURM_TASKS_PER_NODE": "4"}, 16_000),  # of a site that does not count memory
 ]

@@ -1,4 +1,4 @@
-"""What is at a path: groups of each kind, unfinished ones, and the records of runs."""
+"""What is at a path: groups of each kind, and unfinished ones."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import zarr
 
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.storage import groups, runs
+from bigkpca.storage import groups
 from bigkpca.storage.describe import info
 from tests.data.cases import case
 from tests.storage import hostile
@@ -90,9 +90,3 @@ def test_facts_about_a_part_or_a_damaged_record(home):
     hostile.set_attribute("s.zarr", {"format": "features", "format_version": 1, "rows": 90, "arrays": ["scores"]})
     with pytest.raises(CorruptionError, match=r"s\.zarr is not a valid record: model is missing; make it again"):
         info("s.zarr")
-
-
-def test_a_folder_in_the_place_of_the_records_is_named(tmp_path):
-    (tmp_path / "o.zarr.runs.jsonl").mkdir()
-    with pytest.raises(CorruptionError, match=r"o\.zarr\.runs\.jsonl is a folder: move it away"):
-        runs.read_records(str(tmp_path / "o.zarr"))

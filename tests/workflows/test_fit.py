@@ -9,9 +9,8 @@ import pytest
 
 import bigkpca
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import MemoryLimitError, SpecError
+from bigkpca.errors import SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import process_bytes
 from bigkpca.execution.projection import score_rows
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model
@@ -97,12 +96,3 @@ def test_the_same_fit_again_does_nothing_and_another_in_the_way_is_named_and_kep
     bigkpca.fit(dataset, model, n_components=10, size=50, random_state=3, overwrite=True)
     assert load_model(model).features.size == 50
     assert sorted(path.name for path in Path(model).parent.iterdir()) == ["digits.zarr", "model.zarr"]
-
-
-def test_a_limit_that_is_too_low_names_both_numbers_and_what_fits(tmp_path):
-    for size, memory, remedy in (
-        (1700, process_bytes() + 150_000_000, r"\d+ MB are allowed: nystroem with a size of"),
-        (1000, "1 MB", r".*: even a size of 10 needs \d+ MB: allow more"),
-    ):
-        with pytest.raises(MemoryLimitError, match=rf"needs \d+ MB in a process, but {remedy}"):
-            bigkpca.fit(np.ones((2000, 64)), tmp_path / "model.zarr", size=size, memory=memory)

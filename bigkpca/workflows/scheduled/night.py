@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -145,14 +144,13 @@ def _check_unchanged_rows(night: Night) -> None:
     with night.options.engine() as engine:
         digests = engine.each("comparing rows", block_tasks(digest_of_rows, rows, blocks))
     before = about["job"]["rows_sha256"]
-    other = [
-        f"{block.start}:{block.stop}" for block, one, two in zip(blocks, digests, before, strict=True) if one != two
-    ]
+    other = [block for block, one, two in zip(blocks, digests, before, strict=True) if one != two]
     if other:
+        ranges = ", ".join(f"{block.start}:{block.stop}" for block in other[:_MOST_NAMED])
         more = f" and {len(other) - _MOST_NAMED} more blocks" if len(other) > _MOST_NAMED else ""
         raise CorruptionError(
-            f"{rows.where} changed since features were extracted from it, in the rows "
-            f"{', '.join(other[:_MOST_NAMED])}{more}. Restore them or, if the change is intended, {ELSEWHERE}"
+            f"{rows.where} changed since features were extracted from it, in the rows {ranges}{more}. Restore them or, "
+            f"if the change is intended, {ELSEWHERE}"
         )
     if not found.new:
         with output.growing(found.out, {"format": "features", "made_by": about["made_by"], "input": now}) as place:
@@ -245,9 +243,6 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     blocks = split(rows.count, size)[found.done // size :]
     arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
     arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
-    count = sum(map(len, blocks))
-    row_bytes = sum(np.dtype(each.dtype).itemsize * prod(each.row) for each in arrays.values())
-    record["bytes"] = {"read": count * rows.dtype.itemsize * rows.shape[1], "written": count * row_bytes}
     with options.engine() as engine:
         check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]

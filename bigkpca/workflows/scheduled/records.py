@@ -46,7 +46,6 @@ def started_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[
         "total_rows": None,
         "model": None,
         "input": None,
-        "bytes": {"read": 0, "written": 0},
         "seconds": {"fit": 0.0, "extract": 0.0, "total": 0.0},
         "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         "processors": None,
