@@ -24,7 +24,6 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
     "sphinx.ext.intersphinx",
     "sphinx_click",
     "sphinx_copybutton",
@@ -52,7 +51,6 @@ myst_enable_extensions = ["colon_fence"]
 # The reference.
 default_role = "py:obj"  # `name` in a docstring is a link where the name is documented, and code everywhere
 nitpick_ignore_regex = [("py:obj", ".*")]
-autosummary_generate = False  # tables that lead to entries of the reference
 autodoc_typehints = "none"  # docstrings say more: shapes and units
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -169,17 +167,6 @@ def docstring_as_rest(lines: list[str]) -> None:
             lines[i] += ":"
 
 
-def summaries(text: str) -> str:
-    """For each page of the API reference, a table of its names and the first lines of their docstrings."""
-    found = []
-    for page in re.findall(r"^api/\w+$", text, re.M):
-        reference = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-        names = re.findall(r"^\.\. auto(?:class|function):: ([\w.]+)", reference, re.M)
-        rows = "\n".join(f"   ~{name}" for name in names)
-        found.append(f"## [](/{page}.md)\n\n```{{eval-rst}}\n.. autosummary::\n   :nosignatures:\n\n{rows}\n```\n")
-    return "\n".join(found)
-
-
 def with_defaults(value: Any, lines: list[str]) -> None:
     """Adds to the types of parameters their defaults, from the signature."""
     try:
@@ -217,8 +204,6 @@ def examples_of_command(app: Any, context: Any, lines: list[str]) -> None:
 
 def setup(app: Any) -> None:
     def read_page(app: Any, name: str, source: list[str]) -> None:
-        if name == "api":
-            source[0] += "\n" + summaries(source[0])
         source[0] = links_within_the_site(source[0], (DOCS / name).parent)
 
     def read_included(app: Any, path: Path, name: str, source: list[str]) -> None:
