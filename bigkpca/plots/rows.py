@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_SCORES = 65_536  # rows shown, if their scores are given
 _MOST_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
-_MOST_BYTES = 256_000_000  # of rows in memory
+_MOST_BYTES = 128_000_000  # of rows in memory
 _STRETCHES = 64  # of consecutive rows
 _LEAST = 1e-3  # of the limit: smaller rarities are drawn there
 
