@@ -151,11 +151,6 @@ class Certificate(ShowsSummary):
         return tuple(map(plus_minus, self.estimate, self.standard_error))
 
 
-def trustworthy(trust: tuple[str, ...]) -> int:
-    """Number of leading components before the first doubtful one."""
-    return next((number for number, word in enumerate(trust) if word == "doubtful"), len(trust))
-
-
 def accuracy(trust: tuple[str, ...], shares: Array) -> tuple[str, float]:
     """How accurate components with these shares (r,) of the variance are, in words, and the part of it that is solid or
     fair: small doubtful components at the end of a spectrum matter little."""

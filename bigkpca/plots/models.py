@@ -16,15 +16,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import score_rows
 from bigkpca.numerics.model import Model
 from bigkpca.plots.rows import component_index, rows_of, spread_row_numbers
-from bigkpca.plots.style import (
-    MOST_VECTORS,
-    check_axes,
-    dots,
-    ink,
-    legend,
-    own_or_new,
-    plain_ticks,
-)
+from bigkpca.plots.style import MOST_VECTORS, check_axes, dots, ink, legend, own_or_new, plain_ticks
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.inputs import dataset_at
 

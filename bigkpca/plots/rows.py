@@ -17,16 +17,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import check_columns, score_rows, statistics_of_rows
 from bigkpca.numerics.calibration import COMBINED, REASONS
 from bigkpca.numerics.model import Model
-from bigkpca.plots.style import (
-    PALETTE,
-    check_axes,
-    dots,
-    ink,
-    label_colors,
-    legend,
-    own_or_new,
-    plain_ticks,
-)
+from bigkpca.plots.style import PALETTE, check_axes, dots, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage import groups
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.flags import checked_flag
@@ -38,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_SCORES = 65_536  # rows shown, if their scores are given
 _MOST_PROJECTED = 20_000  # rows shown, if they must be projected first
 _MOST_PRODUCTS = 5e10  # rows x features x columns: a few seconds, even for models that keep all their rows
-_MOST_BYTES = 256_000_000  # of rows in memory
+_MOST_BYTES = 128_000_000  # of rows in memory
 _STRETCHES = 64  # of consecutive rows
 _LEAST = 1e-3  # of the limit: smaller rarities are drawn there
 
@@ -178,7 +169,8 @@ def unusual(
         here = flags == code
         if here.any():
             word = f"flagged: {REASONS[code]}" if code else "not flagged"
-            dots(axes, *at[:, here], color=color, label=f"{here.sum():,} {word}")
+            dots(axes, *at[:, here], color=color)
+            axes.plot([], [], "o", color=color, label=f"{here.sum():,} {word}")
     axes.plot([least, limit, limit], [limit, limit, least], "--", color=ink(), label=f"limit for {100 * alpha:.3g}%")
     axes.set(xscale="log", yscale="log", xlabel="rarity of the distance", ylabel="rarity of the residual")
     for axis in (axes.xaxis, axes.yaxis):
@@ -258,10 +250,7 @@ def values_of_rows(given: Any, shown: ShownScores) -> Array:
     """The labels or values (m,) of the rows that are shown: from an array of all rows in memory, from a path, or the
     name of an array beside the rows. Numbers of categories become their names. Raises SpecError if there are none, or
     not one for each row."""
-    if is_path(given):
-        values, where = open_labels(expanded(given), shown.source)
-    else:
-        values, where = np.asarray(given), "color"
+    values, where = open_labels(expanded(given), shown.source) if is_path(given) else (np.asarray(given), "color")
     # Rows may have been appended since, and values beside them; the earlier ones keep their numbers.
     grown = where == shown.source and values.shape > (shown.total,)
     if values.shape != (shown.total,) and not grown:

@@ -9,14 +9,7 @@ import numpy as np
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import SpecError, unknown_name
-from bigkpca.plots.style import (
-    check_axes,
-    ink,
-    label_colors,
-    legend,
-    own_or_new,
-    plain_ticks,
-)
+from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage.runs import ENDING, read_records
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ VARIABLES = {_INK: "var(--ink)", _FAINT: "var(--faint)", _PAPER: "var(--paper)"}
 _ON_WHITE = {_INK: "#1c2126", _FAINT: "#c5ccd3", _PAPER: "#ffffff"}
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text
-    "savefig.dpi": 110,  # of pictures and of many dots
     "font.size": 11,
     "axes.edgecolor": _FAINT,
     "axes.labelcolor": _INK,

@@ -201,7 +201,7 @@ def test_unusual_rows_have_the_colour_of_their_reason(judged, axes):
         assert len({to_hex(part.get_facecolors()[0]) for part in axes.collections}) == 3
         for code, part in enumerate(axes.collections):
             np.testing.assert_allclose(np.asarray(part.get_offsets()), at[reason == code], rtol=1e-6)
-        np.testing.assert_allclose(np.maximum(*axes.lines[0].get_data()), limit)
+        np.testing.assert_allclose(np.maximum(*axes.lines[-1].get_data()), limit)
     fitted = plots.unusual(model, flag=0.02, axes=axes)  # rows that were fitted
     assert "limit for 2%" in [text.get_text() for text in fitted.get_legend().get_texts()]
 
