@@ -74,7 +74,7 @@ class Device:
                 products = on_host(self.place(np.full((256, 256), number)) @ self.place(np.eye(256, dtype=np.float32)))
         except Exception as error:  # each library raises its own types
             raise SpecError(f"device={str(self)!r} cannot be used: {_first_line(error)}") from error
-        lowered = self.library == "torch" and _module("torch").get_float32_matmul_precision() != "highest"
+        lowered = self.library == "torch" and import_module("torch").get_float32_matmul_precision() != "highest"
         if lowered or not (products == number).all():
             raise SpecError(
                 f"device={str(self)!r} multiplies float32 with fewer bits (TF32), for which the bounds of the error do "
@@ -85,19 +85,13 @@ class Device:
     def place(self, X: Array) -> Any:
         """A copy of a NumPy array on the device."""
         if self.library == "array_api_strict":
-            return sent(X, _module(self.library), None)
-        return sent(X, _module(f"array_api_compat.{self.library}"), self._cupy or self.name)
+            return sent(X, import_module(self.library), None)
+        return sent(X, import_module(f"array_api_compat.{self.library}"), self._cupy or self.name)
 
     @property
     def _cupy(self) -> Any:
         """The device as an object of CuPy; None if it is one of another library."""
-        return _module("cupy").cuda.Device(int(self.name.partition(":")[2])) if self.library == "cupy" else None
-
-    @property
-    def _torch(self) -> Any:
-        """The part of torch for this kind of device, such as torch.cuda; None for the processor and other libraries."""
-        gpu = self.library == "torch" and self.name != CPU
-        return getattr(_module("torch"), self.name.partition(":")[0]) if gpu else None
+        return import_module("cupy").cuda.Device(int(self.name.partition(":")[2])) if self.library == "cupy" else None
 
     def current(self) -> AbstractContextManager[Any]:
         """While entered, CuPy computes on this device in this thread; torch computes where arrays are."""
@@ -107,8 +101,8 @@ class Device:
         """Wait until arrays that other threads or streams compute on the device are there."""
         if self._cupy is not None:
             self._cupy.synchronize()
-        elif self._torch is not None:
-            self._torch.synchronize(self.name)
+        elif self.library == "torch" and self.name != CPU:
+            getattr(import_module("torch"), self.name.partition(":")[0]).synchronize(self.name)  # e.g. torch.cuda
 
     def computing(self, function: Callable[[], T]) -> T:
         """function() of a task, beside few others. Raises DeviceMemoryError if the memory of the device runs out."""
@@ -121,10 +115,6 @@ class Device:
             full = _first_line(error)
         # Here, where no error refers to arrays on the device any more.
         raise DeviceMemoryError(f"the memory of device={str(self)!r} is full ({full}): {_ADVICE}")
-
-
-def _module(name: str) -> Any:
-    return import_module(name)
 
 
 def _first_line(error: Exception) -> str:

@@ -49,7 +49,11 @@ def check_data_array(data: Any) -> None:
         raise SpecError(
             "the DataArray has unknown chunk sizes: call compute_chunk_sizes() on its Dask array before creating it"
         )
-    check_fills(data)
+    for name, value in fills_of(data.attrs).items():
+        raise DataError(
+            f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
+            f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({data.dims[0]!r}) leaves out their rows"
+        )
 
 
 def is_dask_array(data: Any) -> bool:
@@ -268,15 +272,6 @@ def check_encoding(attributes: Mapping[str, Any], where: str, opened: str) -> No
         raise DataError(
             f"{where} has the attributes {', '.join(found)}: its numbers are packed, or some mean missing; pass "
             f"{opened}, which decodes them, and leave out rows with missing values by dropna"
-        )
-
-
-def check_fills(array: Any) -> None:
-    """Raise DataError for a DataArray of xarray with an attribute that says which numbers mean missing."""
-    for name, value in fills_of(array.attrs).items():
-        raise DataError(
-            f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
-            f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({array.dims[0]!r}) leaves out their rows"
         )
 
 

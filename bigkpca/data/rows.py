@@ -190,7 +190,7 @@ class ArrayRows(Rows):
     @property
     def held_bytes(self) -> int:
         """Bytes of the values."""
-        return self.values.nbytes
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def part(self, start: int, stop: int) -> ArrayRows:
         weights = self._weights_of(start, stop)
@@ -224,10 +224,6 @@ class DeviceRows(ArrayRows):
     @property
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.values)
-
-    @property
-    def held_bytes(self) -> int:
-        return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def block(self, start: int, stop: int) -> Array:
         return aligned(on_host(self._cut(start, stop)))

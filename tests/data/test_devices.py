@@ -1,10 +1,8 @@
 """Devices: their names, what is there, memory that runs out. Missing libraries are imitated."""
 
-import sys
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,23 +12,6 @@ from bigkpca.data.devices import AT_ONCE, Device, device_of, is_out_of_memory
 from bigkpca.errors import DeviceMemoryError, SpecError
 
 STRICT = Device("array_api_strict", "cpu")
-
-
-@pytest.fixture
-def without_libraries(monkeypatch):
-    """Only the libraries that a test imitates: a function that installs one."""
-    for name in ("torch", "cupy"):
-        monkeypatch.setitem(sys.modules, name, None)
-    installed = {"array_api_strict"}
-    monkeypatch.setattr(devices, "find_spec", lambda name: name if name in installed else None)
-
-    def install(name, **contents):
-        installed.add(name)
-        module = ModuleType(name)
-        vars(module).update(contents)
-        monkeypatch.setitem(sys.modules, name, module)
-
-    return install
 
 
 def test_names_of_devices():
@@ -65,7 +46,8 @@ def test_names_of_devices():
             Device.named(name)
 
 
-def test_a_device_of_a_library_that_is_not_installed_or_that_is_not_there(without_libraries, monkeypatch):
+def test_a_device_of_a_library_that_is_not_installed_or_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
     for name, command in {"cuda": "torch", "cupy": "cupy-cuda12x"}.items():
         with pytest.raises(SpecError, match=f"which is not installed: pip install {command}$"):
             Device.named(name).check()
@@ -74,7 +56,7 @@ def test_a_device_of_a_library_that_is_not_installed_or_that_is_not_there(withou
         raise RuntimeError(f"no {self} here\nand much more")
 
     monkeypatch.setattr(Device, "place", place)
-    without_libraries("torch")
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
     with pytest.raises(SpecError, match=r"device='cuda:1' cannot be used: no cuda:1 here$"):
         Device.named("cuda:1").check()
 

@@ -97,9 +97,12 @@ class ObjectStore:
                 return io.BytesIO(bytes(found.bytes()))
         return io.BufferedReader(_Ranges(self._client, path, found.meta["size"]), _WHOLE)
 
-    def make_folder(self, path: str) -> None: ...
+    def make_folder(self, path: str) -> None:
+        """Nothing to do, nor for the next two: folders are parts of names, and what is written is permanent."""
 
-    remove_empty = sync = make_folder
+    def remove_empty(self, path: str) -> None: ...
+
+    def sync(self, path: str) -> None: ...
 
     def writer(self, path: str) -> AbstractContextManager[None]:
         """Nothing is locked: claims tell requests apart."""
