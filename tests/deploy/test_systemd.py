@@ -7,13 +7,11 @@ import subprocess
 import sys
 import tomllib
 from ctypes.util import find_library
-from datetime import datetime
 from pathlib import Path
 
 import dask
 import numpy as np
 import pytest
-from croniter import croniter
 
 import bigkpca
 from bigkpca.errors import SpecError
@@ -113,6 +111,4 @@ def test_the_crontab_runs_the_job_hourly_from_two_to_five():
     assert variables["PATH"].split(":")[0] + "/bigkpca run" in settings(SERVICE)["ExecStart"][0]
     assert command.endswith("bigkpca run -q /etc/bigkpca/nightly.toml >/dev/null")
     assert "%" not in command  # which cron turns into a new line
-    times = croniter(" ".join(when), datetime(2026, 1, 1))
-    found = [times.get_next(datetime) for _ in range(5)]
-    assert found == [datetime(2026, 1, 1, hour) for hour in (2, 3, 4, 5)] + [datetime(2026, 1, 2, 2)]
+    assert when == ["0", "2-5", "*", "*", "*"]

@@ -89,16 +89,3 @@ def test_a_fit_to_a_frame_whose_columns_were_renamed_is_another(tmp_path):
         fit(renamed)
     assert fit(renamed, overwrite=True).names == ("z", "b", "c")
     assert fit(X).names == ("z", "b", "c")  # the same rows, without names of their own
-
-
-def test_names_are_those_of_the_last_fit_and_kept_on_disk(folder, tmp_path):
-    kpca = KernelPCA(2, size=20, random_state=0).fit(FRAME.rename(columns={"a": "z"})).fit(folder / "straight.zarr")
-    kpca.save(tmp_path / "model.zarr")
-    for each in (kpca, KernelPCA.load(tmp_path / "model.zarr")):
-        assert list(each.feature_names_in_) == ["a", "b", "c"]
-        assert each.transform(FRAME).shape == (60, 2)
-        with pytest.raises(ValueError, match="The feature names should match those that were passed during fit"):
-            each.transform(TURNED)
-    kpca.fit(folder / "nameless.npy").save(tmp_path / "nameless.zarr")
-    for each in (kpca, KernelPCA.load(tmp_path / "nameless.zarr")):
-        assert not hasattr(each, "feature_names_in_")

@@ -12,13 +12,10 @@ from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
 from bigkpca.numerics.calibration import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
 from tests.helpers.commands import run
+from tests.helpers.nights import some_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
 ALPHA = 0.05
-
-
-def some_rows(count, seed):
-    return (np.random.default_rng(seed).normal(size=(count, 4)) * [1, 2, 3, 4]).astype("f4")
 
 
 @pytest.fixture(scope="module")
