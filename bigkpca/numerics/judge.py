@@ -53,7 +53,7 @@ class DrawnError:
 
     @property
     def diagonal(self) -> Array:
-        """The diagonal of E (m,), float64."""
+        """The diagonal of E, (m,), float64."""
         return np.diagonal(self.E).astype(np.float64)
 
     def times(self, Q: Array) -> Array:

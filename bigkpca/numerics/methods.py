@@ -50,9 +50,9 @@ class Method(ABC):
         """Whether features are pairs of a sine and a cosine."""
         return False
 
-    @abstractmethod
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         """Bytes of the landmarks or frequencies of `size` features."""
+        return (size // 2 if self.pairs else size) * columns * itemsize
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         """Bytes that drawing frequencies needs beside a sample of `rows` rows; 0 for methods with landmarks."""
@@ -82,9 +82,6 @@ class OfLandmarks(Method):
     """Base of methods whose features are kernels with landmarks."""
 
     landmarks: ClassVar[bool] = True
-
-    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
-        return size * columns * itemsize
 
     def solve(
         self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
@@ -117,9 +114,6 @@ class Trigonometric(Method):
     @property
     def pairs(self) -> bool:
         return self.form != "phase"
-
-    def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
-        return (size // 2 if self.pairs else size) * columns * itemsize
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         return 8 * (size * columns + 1024 * (columns + 1024))

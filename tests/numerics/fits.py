@@ -18,6 +18,11 @@ def rows(seed, n=40, d=3):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
+def clustered_rows(seed, n, d=3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
+
+
 def block_moments(tiles, shift):
     """The moments of the rows of one block."""
     return shifted_sums(tiles, shift, Rounding.unknown(len(shift))).moments

@@ -14,13 +14,9 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from bigkpca.numerics.span import basis_of
 from tests.helpers import oracles
+from tests.numerics.fits import clustered_rows
 
 KERNELS = [Gaussian(1.5), Laplacian(2.0), Linear(), Polynomial(0.3), Cosine()]
-
-
-def rows(seed, n, d=3):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
 
 
 def remainder(kernel, X, S):
@@ -45,7 +41,7 @@ def drawn(draw, features, X, start=0, tile=64):
 
 @pytest.fixture(scope="module")
 def X():
-    return rows(0, 600)
+    return clustered_rows(0, 600)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +63,7 @@ def measure(features):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_measures_are_at_least_what_all_landmarks_leave(kernel, dtype):
-    X = rows(1, 300).astype(dtype)
+    X = clustered_rows(1, 300).astype(dtype)
     S = X[:48]
     found = measure_of(kernel, S, dtype)
     r = found(kernel(X, S), kernel.diagonal(X))
@@ -129,7 +125,7 @@ def test_the_threshold_makes_the_wanted_number_of_rows_and_a_few_say_what_it_is_
 
 
 def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
-    X = rows(5, 4000) * (1 + np.random.default_rng(1).pareto(1.0, 4000))[:, None]
+    X = clustered_rows(5, 4000) * (1 + np.random.default_rng(1).pareto(1.0, 4000))[:, None]
     kernel = Polynomial(0.3, 3)
     heavy = KernelRows(kernel, np.zeros(3), X[:8])
     draw = Draw(measure_of(kernel, X[:8]), 300, 0.0, seed=0)

@@ -14,14 +14,9 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
-from tests.numerics.fits import moments_of
+from tests.numerics.fits import clustered_rows, moments_of
 
 KERNEL = Gaussian(1.5)
-
-
-def rows(seed, n, d=3):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(n, d)) * rng.uniform(0.3, 2, d) + rng.normal(size=(4, d))[rng.integers(0, 4, n)]
 
 
 def drawn(X, p, weights=None):
@@ -33,7 +28,7 @@ def drawn(X, p, weights=None):
 
 @pytest.fixture(scope="module")
 def X():
-    return rows(0, 600)
+    return clustered_rows(0, 600)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def in_double(features, P, rows, unexplained=0.0):
 def test_the_error_of_drawn_rows_is_that_of_the_matrix(m, dtype, fit):
     features, P, solution = fit
     features, P = features.in_precision(np.dtype(dtype)), P.astype(dtype)
-    X, rng = rows(3, m), np.random.default_rng(0)
+    X, rng = clustered_rows(3, m), np.random.default_rng(0)
     p, w = rng.uniform(0.1, 1, (2, m))
     C, W = KERNEL(X, fit[0].landmarks), fit[0].gram()
     E = np.sqrt(w[:, None] * w) * (KERNEL.gram(X) - oracles.nystroem_gram(C, W, 1e-12))

@@ -43,9 +43,6 @@ def maps(dtype, scale=SCALE):
         "principal": PrincipalFourierRows(Gaussian(1.5), offset, W[:, :2], axes[:, :2], **given),
         "principal phases": PrincipalFourierRows(Gaussian(np.float64(1.5)), offset, W[:, :2], axes[:, :2], b, **given),
         "principal, one factor": PrincipalFourierRows(Gaussian(1.5), offset, W[:, :2], axes[:, :2], None, 0.7, **given),
-        "principal phases, one factor": PrincipalFourierRows(
-            Gaussian(1.5), offset, W[:, :2], axes[:, :2], b, np.float64(1.2), **given
-        ),
         "principal, all axes": PrincipalFourierRows(Gaussian(1.5), offset, W, axes, **given),
         "sketch": tensor_sketch(polynomial, 8, offset, scale, rng, np.dtype(dtype)),
         "odd sketch": tensor_sketch(Polynomial(0.5, 3, 0.0), 7, offset, scale, rng, np.dtype(dtype)),
