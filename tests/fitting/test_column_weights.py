@@ -208,7 +208,7 @@ def test_the_same_weights_typed_in_another_way_are_the_same(table):
     KernelPCA(3, column_weights=one_each).fit(table, like=KernelPCA(3, column_weights=names, **options).fit(table))
     for other, message in (
         (parts | {"kind=d": 3.0, "y": 0.5}, "the model was fitted with"),
-        ({"knd": 2}, "'knd', .*the model: did .* x, y, same, kind$"),
+        ({"knd": 2}, "'knd', which is not a column of the model: did you mean 'kind'"),
     ):
         with pytest.raises(SpecError, match=message):
             kpca.set_params(column_weights=other).partial_fit(table)
