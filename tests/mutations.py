@@ -109,7 +109,7 @@ FAULTS = [
     Fault(
         "bigkpca/serving/__init__.py", "if given is not None and names", "if False and names", "columns in any order"
     ),
-    Fault("bigkpca/cli/command.py", "_leave(ctx, known)", "_leave(ctx, error)", "a full disk: 1, not 6"),
+    Fault("bigkpca/cli/command.py", "isinstance(error, OSError) else", "False else", "a full disk: 1, not 6"),
 ]
 
 

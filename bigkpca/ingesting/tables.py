@@ -197,6 +197,7 @@ class CsvOptions:
 
     def format(self, path: Path) -> Any:
         """The format of files like this one. Raises SpecError for unknown options and values."""
+        import pyarrow as pa
         from pyarrow import csv, dataset
 
         left = {"delimiter": self.delimiter(path), **self.given}
@@ -205,7 +206,7 @@ class CsvOptions:
             csv.ParseOptions: {},
             csv.ConvertOptions: {"strings_can_be_null": True, "quoted_strings_can_be_null": False},
         }
-        types = {str(name): _arrow_type(kind) for name, kind in dict(left.pop("column_types", {})).items()}
+        types = dict(left.pop("column_types", {}))
         if nulls := left.pop("null_values", None):
             left["null_values"] = [*csv.ConvertOptions().null_values, *_listed(nulls)]
         if left.pop("header", True) in (False, "no", "false"):
@@ -216,8 +217,10 @@ class CsvOptions:
                 known = [each for kind in kinds for each in dir(kind()) if not each.startswith(("_", "validate", "eq"))]
                 raise unknown_name("option of CSV", name, [*known, "header"])
             kinds[kind][name] = _like(getattr(kind(), name), value)
-        kinds[csv.ConvertOptions]["column_types"] = types
         try:
+            kinds[csv.ConvertOptions]["column_types"] = {
+                str(name): pa.type_for_alias(kind) if isinstance(kind, str) else kind for name, kind in types.items()
+            }
             read, parse, convert = (kind(**values) for kind, values in kinds.items())
         except (TypeError, ValueError) as error:
             raise SpecError(f"csv={dict(self.given)}: {error}") from error
@@ -227,14 +230,14 @@ class CsvOptions:
         scan = dataset.CsvFragmentScanOptions(read_options=read, convert_options=convert)
         return dataset.CsvFileFormat(parse_options=parse, default_fragment_scan_options=scan)
 
-    def types(self, schema: Any) -> tuple[Any, list[str]]:
-        """The schema with which files are read, and the columns that become float64 in it: those whose first rows are
-        whole, or missing, can hold any numbers."""
+    def types(self, schema: Any, names: Collection[str]) -> tuple[Any, list[str]]:
+        """The schema with which columns of these names are read from files, and those of them that become float64: the
+        first rows of a column are whole, or missing, and others can hold any numbers."""
         import pyarrow as pa
 
         whole = []
         for place, field in enumerate(schema):
-            if field.name in self.given.get("column_types", ()):
+            if field.name not in names or field.name in self.given.get("column_types", ()):
                 continue
             if field.name in self.text:
                 schema = schema.set(place, field.with_type(pa.string()))
@@ -261,20 +264,6 @@ def _like(usual: Any, value: Any) -> Any:
     return _listed(value) if isinstance(usual, list) else value
 
 
-def _arrow_type(kind: Any) -> Any:
-    """An Arrow type, or the one of this name. Raises SpecError."""
-    import pyarrow as pa
-
-    if isinstance(kind, pa.DataType):
-        return kind
-    try:
-        return pa.type_for_alias(str(kind))
-    except ValueError as error:
-        raise SpecError(
-            f"column_types: {kind!r} is not a type of Arrow such as string, float64, date32 or timestamp[s]"
-        ) from error
-
-
 def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptions) -> Table:
     """The table of files of one format with the same columns; keys in the names of folders (year=2013) are columns."""
     from pyarrow import dataset
@@ -293,12 +282,12 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
     with reading(names[0]):
         kind = options.format(paths[0]) if of_text else format_of(paths[0])
         found = dataset.dataset(names, format=kind, **how)
-        schema, whole = options.types(found.schema) if of_text else (found.schema, [])
-        _check_columns(schema.names, where)
+        _check_columns(found.schema.names, where)
         parts = tuple(found.get_fragments())
-        own = sorted(set(schema.names).intersection(parts[0].physical_schema.names))  # without the keys of folders
+        own = parts[0].physical_schema.names  # without the keys of folders
+        schema, whole = options.types(found.schema, own) if of_text else (found.schema, [])
         for part in parts[1:]:
-            if apart := names_apart(sorted(part.physical_schema.names), own, names[0]):
+            if apart := names_apart(sorted(part.physical_schema.names), sorted(own), names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
         rows = 0 if of_text else sum(part.count_rows() for part in parts)
         left_out = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else ())

@@ -199,24 +199,8 @@ class Job(JobTable):
 
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
-    """Read a job file and check all of it.
-
-    Parameters
-    ----------
-    path : str or path
-        The job file. Paths in it are relative to its folder.
-    environment : mapping
-        Environment variables, which replace `${NAME}` in texts.
-
-    Returns
-    -------
-    Job
-
-    Raises
-    ------
-    SpecError
-        The file cannot be read, a variable is not set, or the file is wrong: one error lists all problems with their
-        keys, and shows the names of variables in place of their values.
+    """The job in a file, in whose texts `${NAME}` stands for a variable of the environment. Raises SpecError that lists
+    all problems with their keys, and shows the names of variables in place of their values, which may be secret.
 
     Examples
     --------
@@ -245,7 +229,7 @@ def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
         return Job.model_validate(_filled(tables, environment, f"{name}: "), context={"file": full})
     except ValidationError as error:
         told = "\n".join(f"{name}: {problem}" for problem in _problems(error))
-        for variable in filter(environment.get, _VARIABLE.findall(content)):  # whose value may be secret
+        for variable in filter(environment.get, _VARIABLE.findall(content)):
             told = told.replace(environment[variable], f"${{{variable}}}")
         raise SpecError(told) from None
 

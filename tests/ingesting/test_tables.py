@@ -334,6 +334,7 @@ def test_a_folder_is_one_table_with_the_keys_of_its_folders(suffix, tmp_path):
     assert found["names"] == ["seats", "delay", "year", "month"]
     assert any("README.md: no format that can be ingested" in note for note in found["notes"])
     np.testing.assert_array_equal(made(tmp_path, tmp_path / "f", labels="year")["y"], 2020 + np.arange(ROWS) // 10)
+    assert made(tmp_path, tmp_path / "f", categorical="year")["names"][2:5] == ["year=2020", "year=2021", "year=2022"]
 
 
 def test_files_of_a_folder_have_the_same_columns(tmp_path):

@@ -81,7 +81,7 @@ REFUSED = [
     (b"a,b\n1,\n2,\n", {}, "column 'b' is missing.*drop"),
     (b"a,b\n1,\n2,\n", {"missing": "mean"}, "'b' has only missing values"),
     (b"a\n1\n", csv(delimitr=";"), "unknown option of CSV 'delimitr': did you mean 'delimiter'"),
-    (b"a\n1\n", csv(column_types={"a": "floaty"}), "'floaty' is not a type of Arrow"),
+    (b"a\n1\n", csv(column_types={"a": "floaty"}), "No type alias for floaty"),
     (b"a\n1\n", csv(delimiter=";;"), "csv=.*delimiter"),
 ]
 

@@ -84,7 +84,6 @@ WRONG_TOGETHER = [
     ({"kernel": "matern:sigma=1", "sigma": 2.0}, "sigma=2.0 and kernel='matern:sigma=1.0' both set the length"),
     ({"kernel": "rbf:sigma=1", "gamma": 2.0}, "gamma=2.0 and kernel='gaussian:sigma=1.0' both set the length"),
     ({"kernel": "polynomial", "coef0": -1.0}, "coef0=-1.0: a negative constant makes the polynomial kernel indefinite"),
-    ({"kernel": "polynomial", "degree": 20_000}, "Polynomial: degree=20000 is above 10000: values under- or overflow"),
     ({"method": "rff", "size": 11}, "size=11: sines and cosines come in pairs"),
     ({"preimage": "denoising"}, "pre-images by 'denoising' need the standard deviation"),
     ({"size": 10, "tol": 0.1}, "tol=0.1 lets the size grow, but size=10 fixes it: leave tol out"),
@@ -95,7 +94,7 @@ WRONG_TOGETHER = [
     ({"method": methods.RandomFeatures("iid"), "kernel": "poly"}, "a tensor sketch, which has no form; omit form"),
     ({"method": "rff", "kernel": "cosine"}, "the cosine kernel has no spectral density"),
     ({"method": "rff-pca", "kernel": kernels.Laplacian(2.0)}, "needs the gaussian kernel, not 'laplacian'"),
-    ({"method": methods.Nystroem("thesis"), "landmarks": "kmeans"}, "takes only uniform landmarks, not 'kmeans'"),
+    ({"method": methods.Nystroem("thesis"), "landmarks": "rpcholesky"}, "takes only uniform .*, not 'rpcholesky'"),
     ({"method": "columns", "landmarks": np.eye(3)}, "takes only uniform landmarks, not 'rows'"),
     ({"method": "exact", "landmarks": "uniform"}, "method='exact' uses every row as a landmark: leave landmarks out"),
     ({"landmarks": np.eye(3), "size": 4}, "size=4, but 3 landmarks were passed: leave size out"),
@@ -115,7 +114,6 @@ WRONG_PARTS = [
         "unknown correction of .* 'pointwize': did you mean 'pointwise'",
     ),
     (landmarks.RPCholesky, {"tol": -0.1}, r"tol must be in \[0, 1\)"),
-    (landmarks.BasicPatterns, {"threshold": -1.0}, "the threshold is a cosine"),
 ]
 
 
