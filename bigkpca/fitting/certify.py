@@ -79,8 +79,8 @@ def of_landmarks(
     if spec.method_value != Nystroem():
         cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
     if kept is None:
-        apart = np.abs(values - _padded(wide.eigenvalues, r, 0.0))  # 0 for Nyström, whose eigenvalues these are
-        return Certificate.of(r, cosine=cosine, missed=(missed.most + apart) / values, rounding=rounding)
+        off = np.abs(values - _padded(wide.eigenvalues, r, 0.0))  # 0 for Nyström, whose eigenvalues these are
+        return Certificate.of(r, cosine=cosine, missed=(missed.most + off) / values, rounding=rounding)
     lower = _padded(np.sort(bounds.lower)[::-1], r, 0.0)
     upper = _padded(np.sort(bounds.upper)[::-1], r, float(bounds.upper[-1])) + missed.most
     explained = max(span.variance(spec.center) - trace_error, float(lower.sum()))

@@ -105,7 +105,7 @@ def fit_like(
     vector as those of `like`, so they add up to those of a fit of all rows. Raises and warns as a fit does."""
     check_columns(rows, like)
     identity = identity or identity_of(rows, stamped=False)
-    rows, apart = without_calibration(rows, spec, engine)
+    rows, set_aside = without_calibration(rows, spec, engine)
     fit = resolve_shape(spec, *rows.shape, rows.dtype).with_features(like.features.size, like.features.dtype)
     check_fits(rows, fit, engine, limit)
     make_room(engine.kept, rows, fit, limit)
@@ -113,7 +113,7 @@ def fit_like(
     if spec.keeps_sample:
         numbers, _ = drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine)
         sample = spread(np.sort(numbers), spec.preimage_rows(fit.sample))
-    found, probes, weight, (kept_rows, apart_rows) = _pass_like(rows, like, fit, engine, sample, apart)
+    found, probes, weight, (restored, judging) = _pass_like(rows, like, fit, engine, sample, set_aside)
     model, span = _solved(found, like.features, spec, probes)
     warn_of(model, "fit the first model with dtype='float64', or ")
     first = "as in the first model: "
@@ -128,8 +128,8 @@ def fit_like(
     }
     model = replace(model, provenance=provenance)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, kept_rows if spec.keeps_sample else None, spec, span)
-    return calibrated(model, apart_rows, weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, restored if spec.keeps_sample else None, spec, span)
+    return calibrated(model, judging, weight, engine) if spec.calibration_rows else model
 
 
 def _pass_like(
@@ -220,8 +220,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     joined = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
     changed: Provenance = {"added": added[1:], **devices_recorded(devices)}
     merged = _with_sums(first, joined, FitSpec.of(first), changed)
-    apart = joint_calibration_rows(parts, FitSpec.of(first).random_state)
-    return merged if apart is None else calibrated(merged, apart, joined.sums.weight, engine)
+    judging = joint_calibration_rows(parts, FitSpec.of(first).random_state)
+    return merged if judging is None else calibrated(merged, judging, joined.sums.weight, engine)
 
 
 def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
@@ -312,7 +312,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     check_fits(rows, fit, engine, limit)
     identity = identity_of(rows, stamped=False)
     last = spec.calibration == "last"
-    rows, apart = calibration_rows_with(model, rows, spec.random_state, engine, last=last)
+    rows, judging = calibration_rows_with(model, rows, spec.random_state, engine, last=last)
     more, probes, *_ = _pass_like(rows, model, fit, engine, before=drawn.count)
     _warn_if_far(model, probes, rows.where)
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE_IN_PARTS}
@@ -321,7 +321,7 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     changed |= devices_recorded([*model.provenance.get("devices", [CPU]), *(engine.devices or [CPU])])
     joined = BlockSums(sums, (), drawn) + more
     larger = _with_sums(model, joined, spec, changed)
-    return larger if apart is None else calibrated(larger, apart, joined.sums.weight, engine)
+    return larger if judging is None else calibrated(larger, judging, joined.sums.weight, engine)
 
 
 def _warn_if_far(model: Model, X: Array, where: str) -> None:

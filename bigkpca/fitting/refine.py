@@ -58,8 +58,8 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
     those numbered `far` and random ones, and scaled to n rows; at least 32 eps times the norm of K, for sums over equal
     rows."""
     n = rows.shape[0]
-    few = np.union1d(far, random_stream(spec.random_state, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False))
-    X = read_rows(rows, few, engine)
+    drawn = random_stream(spec.random_state, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False)
+    X = read_rows(rows, np.union1d(far, drawn), engine)
     single = replace(columns, block_dtype=np.dtype(np.float32))
     double = replace(columns, block_dtype=np.dtype(np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -110,16 +110,10 @@ def _eigenpairs(
         block = np.hstack([block, random_stream(spec.random_state, SKETCH).standard_normal((n, width))])
     if spec.center:
         block = block - block.mean(axis=0)  # like the eigenvectors
-    most = spec.refine or _MAX_PRODUCTS
+    most, tol = spec.refine or _MAX_PRODUCTS, spec.residual_tol
     with single_threaded_blas:
         found = leading_eigenpairs(
-            apply,
-            block,
-            spec.n_components,
-            most=most,
-            tol=spec.residual_tol,
-            floor=tolerance,
-            on_iteration=report_residual,
+            apply, block, spec.n_components, most=most, tol=tol, floor=tolerance, on_iteration=report_residual
         )
     eigenpairs.check_some_positive(float(found.values[0]), found.lowest, 0.0)
     solution = eigenpairs.of_eigenvectors(

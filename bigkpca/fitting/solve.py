@@ -61,15 +61,8 @@ def solve_rows(
     if basis is not None and basis.triangular:
         measure = Measure.of_span(basis.W, basis.order, features.dtype)
     draw = draw_of(features, measure, probes, sample.probe_weights, sample.weight, fit)
-    found = sums_of(
-        rows,
-        features,
-        shift,
-        rounding.of(features.dtype),
-        spec.block_rows,
-        engine,
-        draw,
-    )
+    errors = rounding.of(features.dtype)
+    found = sums_of(rows, features, shift, errors, spec.block_rows, engine, draw)
     return solve(found, features, spec, basis, probes, choices)
 
 
@@ -101,12 +94,7 @@ def draw_of(
 
 
 def solve(
-    found: BlockSums,
-    features: FeatureMap,
-    spec: FitSpec,
-    basis: Basis | None,
-    probes: Array,
-    choices: list[Choice],
+    found: BlockSums, features: FeatureMap, spec: FitSpec, basis: Basis | None, probes: Array, choices: list[Choice]
 ) -> tuple[Model, Span | None]:
     """Solve with the method of the spec: the model, with a certificate from the rows that were drawn, and the span of
     its landmarks. Rows `probes` (q, d) show negative eigenvalues that landmarks may not span, and kernels that are too
