@@ -168,10 +168,11 @@ def framing_what_is_in_memory(estimator: _Class) -> _Class:
 
     def in_memory_only(framing: Any) -> Callable[..., Any]:
         plain: Callable[..., Any] = framing.__wrapped__  # of functools.wraps
+        arguments = signature(plain)
 
         @wraps(plain)
         def method(self: Any, X: Any, *args: Any, **options: Any) -> Any:
-            to_path = signature(plain).bind(self, X, *args, **options).arguments.get("out") is not None
+            to_path = arguments.bind(self, X, *args, **options).arguments.get("out") is not None
             in_its_kind = to_path or is_lazy(X) or is_data_array(X) or is_tensor(X)
             return (plain if in_its_kind else framing)(self, X, *args, **options)
 

@@ -153,7 +153,7 @@ def at_least_its_parts(variance: float, values: Array) -> float:
 
 def kept_components(values: Array, components: Components, variance: float, trace: float, tolerance: float) -> int:
     """Number of components to keep: the given number, the number for the given share of the variance, or the numerical
-    rank. Raises ConstantKernelError if no direction varies."""
+    rank. Raises DataError if no direction varies."""
     r = numerical_rank(values, tolerance)
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(

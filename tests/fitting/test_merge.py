@@ -10,6 +10,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.merge import extend, fit_like, merge, spec_like
+from bigkpca.numerics.moments import of_square
 from bigkpca.spec import FitSpec, resolve
 from bigkpca.storage.models import model_digest
 from tests.fitting.cases import CASES, fitted, not_uniform
@@ -138,6 +139,14 @@ def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):
         merged = merge(order, ENGINE)
         assert_bounds_hold(merged, np.concatenate([X[100:250], far]))
         assert set(merged.certificate.trust) == {"doubtful"}
+
+
+def test_sums_about_different_vectors_add_up(X):
+    one, other = in_parts(X, 150)
+    known, nothing = other.sums.moments, np.zeros(len(other.sums.about))
+    about_their_mean = replace(other.sums, about=known.mean, total=nothing, products=of_square(known.scatter))
+    merged, expected = merge([one, replace(other, sums=about_their_mean)], ENGINE), merge([one, other], ENGINE)
+    np.testing.assert_allclose(merged.solution.eigenvalues, expected.solution.eigenvalues, rtol=1e-10)
 
 
 def test_methods_that_need_uniform_landmarks_warn(X):
