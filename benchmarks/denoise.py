@@ -21,7 +21,7 @@ from benchmarks.common import arguments, interleaved, median_ratio, seconds_of, 
 from benchmarks.results import Results, Table, table
 from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic
 from bigkpca import KernelPCA, preimages
-from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning
+from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning, RoundingWarning
 
 TESTED = 500
 NOISE = 0.5
@@ -46,8 +46,8 @@ def chosen(train: Array, way: str, size: int) -> KernelPCA:
     counts = [r for r in COMPONENTS if r <= size] or [size]
     kpca = KernelPCA(size=size, preimage=way, noise=NOISE, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowKernelWarning)  # a length that is too short has a large error
-        warnings.simplefilter("ignore", FewerComponentsWarning)
+        for of in (NarrowKernelWarning, FewerComponentsWarning, RoundingWarning):
+            warnings.simplefilter("ignore", of)  # what a setting loses by it is in its error
         best = GridSearchCV(kpca, {"sigma": lengths, "n_components": counts}, cv=3).fit(X).best_params_
         kpca, kind = clone(kpca).set_params(**best), preimages.named(way)
         if not isinstance(kind, preimages.Ridge):
