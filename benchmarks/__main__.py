@@ -1,23 +1,18 @@
-"""Runs the benchmarks about speed, memory and accuracy, and writes their tables and targets as Markdown and JSON.
+"""Runs the benchmarks about speed, memory and accuracy, and writes their tables and targets as a page.
 
-All of them at full size take about two hours on two cores, and want the machine for themselves.
+All of them at full size take about an hour on two cores, and need the machine for themselves.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from benchmarks.machine import described
-from benchmarks.page import as_json, earlier, markdown
-from benchmarks.suite import CENTRAL, FURTHER, Outcome, outcomes
-
-
-def in_order(names: Iterable[str], ran: Sequence[Outcome], kept: Sequence[Outcome]) -> list[Outcome]:
-    """What ran, and in place of what did not what is kept, in the order of the names."""
-    found = {outcome.name: outcome for outcome in (*kept, *ran)}
-    return [found[name] for name in names if name in found]
+from benchmarks.page import described, entry, markdown, same_machine
+from benchmarks.suite import CENTRAL, FURTHER, outcome
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,19 +28,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no benchmark {', '.join(unknown)}: there are {', '.join(known)}")
     chosen = [known[name] for name in given.names] or [*CENTRAL, *(FURTHER if given.all else ())]
     given.out.mkdir(parents=True, exist_ok=True)
-    machine, kept, ran = described(), list[Outcome](), list[Outcome]()
-    figures = given.out / "benchmarks.json"
+    figures, machine = given.out / "benchmarks.json", described()
+    found: dict[str, Any] = {"toy": given.quick, "machine": machine, "benchmarks": {}}
     if given.names and figures.exists():
-        try:
-            kept = earlier(figures.read_text(encoding="utf-8"), machine, toy=given.quick)
-        except ValueError as error:
-            parser.error(f"{figures}: {error}: remove it, or choose another folder with --out")
-    for outcome in outcomes(chosen, lambda each: [*(each.toy if given.quick else ()), "--folder", str(given.out)]):
-        ran.append(outcome)  # written at once, so that what ends the command loses nothing
-        finished = in_order(known, ran, kept)
-        (given.out / "benchmarks.md").write_text(markdown(machine, finished, toy=given.quick), encoding="utf-8")
-        (given.out / "benchmarks.json").write_text(as_json(machine, finished, toy=given.quick), encoding="utf-8")
-    failed = [outcome.name for outcome in ran if outcome.error]
+        kept = json.loads(figures.read_text(encoding="utf-8"))
+        if kept["toy"] != given.quick or not same_machine(kept["machine"], machine):
+            parser.error(
+                f"{figures} holds figures of another machine, of other libraries, or of toy size: "
+                "remove it, or choose another folder with --out"
+            )
+        found["benchmarks"] = kept["benchmarks"]
+    failed = []
+    for each in chosen:
+        came = outcome(each.name, [*(each.toy if given.quick else ()), "--folder", str(given.out)])
+        failed += [each.name] if came.error else []
+        found["benchmarks"][each.name] = entry(came, machine["commit"])
+        # Written after each, so that nothing is lost when the command is stopped.
+        page = markdown(machine, found["benchmarks"], known, toy=given.quick)
+        (given.out / "benchmarks.md").write_text(page, encoding="utf-8")
+        figures.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(f"\n{given.out / 'benchmarks.md'}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

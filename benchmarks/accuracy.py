@@ -1,121 +1,134 @@
-"""Eigenvalues compared with exact ones: by landmark rule and size, estimates and plain ones, float32 and float64."""
+"""Eigenvalues compared with exact ones: by landmark rule, by the estimates of the certificate, and random features.
+
+Fits of the first table read a Zarr dataset.
+"""
 
 from __future__ import annotations
 
 import argparse
-import warnings
+import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, exact_eigenpairs, mnist, some_rows
-from benchmarks.landmarks import DATA, standardized
-from benchmarks.results import Measured, Results, Table, Target, table
-from benchmarks.sides import LEADING
-from bigkpca.data.opening import open_rows
-from bigkpca.errors import Array, RoundingWarning
-from bigkpca.execution.engine import Engine
-from bigkpca.fitting.fit import fit_rows
-from bigkpca.numerics.model import Model
-from bigkpca.spec import FitSpec
+from benchmarks.common import DATA, arguments, dataset, exact_eigenpairs, seconds_of, some_rows, standardized
+from benchmarks.results import Results, Table, Target, table
+from bigkpca import KernelPCA, arrays, kernels, methods
+from bigkpca.errors import Array
 
-COMPONENTS = 50
-
-
-_ESTIMATES = 0.125  # of the error of the plain eigenvalues
+LEADING, GRAM_ROWS = 20, 2000
 _NORMAL = 1.96  # standard errors to either side: 95 %
-
-
-def fitted(X: Array, **options: Any) -> Model:
-    """A model of rows in memory."""
-    spec = FitSpec.checked(n_components=COMPONENTS, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RoundingWarning)  # which is what the second table measures
-        return fit_rows(open_rows(X), spec, Engine())
-
-
+RULES: dict[str, dict[str, Any]] = {
+    **{rule: {"landmarks": rule} for rule in ("uniform", "kmeans", "rpcholesky", "basic-patterns")},
+    "columns (uniform)": {"method": "columns"},
+}
 METHODS: dict[str, dict[str, Any]] = {  # sizes are times the number of landmarks of Nyström
     "nystroem": {},
     "columns": {"method": "columns"},
     "rff": {"method": "rff", "size": 5},
     "rff-pca": {"method": "rff-pca", "size": 5},
 }
+FORMS: dict[str, Any] = {
+    "phase": methods.RandomFeatures(form="phase"),
+    "iid": methods.RandomFeatures(form="iid"),
+    "orthogonal": methods.RandomFeatures(form="orthogonal"),
+    "rff-pca": methods.PrincipalFeatures(),
+}
 
 
-def estimates(given: argparse.Namespace) -> tuple[Table, list[Measured]]:
-    """Errors of estimated and plain eigenvalues of three data sets, how often 95 % intervals hold, and the targets."""
-    lines, measured = [], list[Measured]()
+def of_rules(given: argparse.Namespace) -> Table:
+    """Errors of eigenvalues, and seconds of a fit, by data, landmark rule and size."""
+    n, sizes, lines = 4 * given.rows // 5, (given.size // 4, given.size), []
+    for name, (load, sigma, standardize) in DATA.items():
+        X = some_rows(load(), n)
+        path = dataset(X, given.folder / f"{name}-{n}.zarr")
+        seen = standardized(X) if standardize else X
+        exact = exact_eigenpairs(seen, sigma, LEADING, given.folder / f"exact-{name}-{n}.npz").values
+        for rule, options in RULES.items():
+            cells: list[Any] = []
+            for size in sizes:
+                asked = {"sigma": sigma, "standardize": standardize, "size": size, **options}
+                models = [KernelPCA(LEADING, random_state=seed, **asked) for seed in range(given.repeats)]
+                seconds = [seconds_of(partial(model.fit, path)) for model in models]
+                errors = [np.abs(model.eigenvalues_ / exact - 1).mean() for model in models]
+                cells += [f"{np.mean(errors):.4f}", statistics.median(seconds)]
+            lines.append([name, rule, *cells])
+    title = f"Mean relative error of the {LEADING} leading eigenvalues, {n} rows, sigma = median distance"
+    header = ["data", "landmarks", *(cell for size in sizes for cell in (f"l = {size}", "seconds"))]
+    return table(f"{title}, {given.repeats} seeds", header, lines)
+
+
+def of_estimates(given: argparse.Namespace) -> tuple[Table, list[Target]]:
+    """Errors of plain and estimated eigenvalues, how often 95 % intervals contain the exact value, and the targets."""
+    lines, targets = [], []
     for name, (load, sigma, standardize) in DATA.items():
         values = load()
-        X = some_rows(values, min(given.rows // 2, len(values)))
+        X = some_rows(values, min(given.rows, len(values)))
         X = standardized(X) if standardize else X
-        exact = exact_eigenpairs(X, sigma, LEADING, given.folder / f"exact-{name}-{len(X)}-{LEADING}.npz").values
+        exact = exact_eigenpairs(X, sigma, LEADING, given.folder / f"exact-{name}-{len(X)}.npz").values
         for method, options in METHODS.items():
-            size = given.size // 5 * options.get("size", 1)
+            size = given.size // 2 * options.get("size", 1)
             draws = given.draws if method == "nystroem" else max(given.draws // 10, 1)
-            plain, better, held = np.mean(
+            found = [_errors(X, exact, {**options, "sigma": sigma, "size": size}, seed) for seed in range(draws)]
+            plain, estimated, held = np.mean(found, axis=0)
+            lines.append([name, method, size, f"{plain:.3%}", f"{estimated:.3%}", f"{held:.1%}"])
+            if method == "nystroem":
+                where = f"{name}, l = {size}"
+                ratio = estimated / plain
+                targets.append(Target(f"{where}: error of estimated eigenvalues / plain ones", ratio, "at most", 0.125))
+                held = 100 * held
+                targets.append(Target(f"{where}: intervals with the exact value", held, "at least", 95.0, "%"))
+    header = ["data", "method", "size", "plain", "estimated", "95 % intervals with the exact value"]
+    title = f"Mean relative error of the {LEADING} leading eigenvalues, plain and estimated, {given.rows} rows"
+    return table(f"{title}, {given.draws} seeds (a tenth for other methods than nystroem)", header, lines), targets
+
+
+def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
+    """Mean relative errors of plain and estimated eigenvalues, and the share of 95 % intervals with the exact value."""
+    kpca = KernelPCA(LEADING, random_state=seed, **options).fit(X)
+    known = kpca.certificate_
+    off = np.abs(known.estimate - exact)
+    held = (off <= _NORMAL * known.standard_error)[~np.isnan(off)]
+    return float(np.abs(kpca.eigenvalues_ / exact - 1).mean()), float(np.nanmean(off / exact)), float(held.mean())
+
+
+def of_features(given: argparse.Namespace) -> Table:
+    """Errors of the Gram matrix by the form of random features and their number."""
+    rows, sizes = min(GRAM_ROWS, given.rows), (given.size, 4 * given.size)
+    columns, header = [], ["form"]
+    for name in ("MNIST", "USPS"):
+        X, sigma = some_rows(DATA[name].load(), rows), DATA[name].sigma
+        K = kernels.Gaussian(sigma).gram(X)
+        for size in sizes:
+            header.append(f"{name}, D = {size}")
+            columns.append(
                 [
-                    _errors(exact, fitted(X, sigma=sigma, random_state=seed, **options | {"size": size}))
-                    for seed in range(draws)
-                ],
-                axis=0,
+                    statistics.median(_gram_error(X, K, sigma, method, size, seed) for seed in range(given.repeats))
+                    for method in FORMS.values()
+                ]
             )
-            lines.append([name, method, size, f"{plain:.3%}", f"{better:.3%}", f"{held:.1%}"])
-            if method != "nystroem":
-                continue
-            where = f"{name}, {len(X)} rows, l = {size}"
-            error = Target(f"{where}: error of estimated eigenvalues / plain ones", "less", _ESTIMATES, "times")
-            measured.append(error.measured(better / plain))
-            measured.append(Target(f"{where}: 95 % intervals that hold", "more", 95.0, "%").measured(100 * held))
-    header = ["data", "method", "size", "plain", "estimated", "95 % intervals that hold"]
-    title = f"Mean relative error of the {LEADING} leading eigenvalues, plain and estimated, {given.draws} seeds"
-    return table(f"{title} (a tenth for other methods than nystroem)", header, lines), measured
+    lines = [[name, *(f"{error:.4f}" for error in line)] for name, *line in zip(FORMS, *columns, strict=True)]
+    title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {given.repeats} seeds"
+    return table(title, header, lines)
 
 
-def _errors(exact: Array, model: Model) -> tuple[float, float, float]:
-    """Mean relative errors of plain and estimated eigenvalues, and the share of 95 % intervals that hold."""
-    values, known = model.solution.eigenvalues[:LEADING], model.certificate
-    found, deviation = known.estimate[:LEADING], known.standard_error[:LEADING]
-    off = np.abs(found - exact)
-    return (
-        float(np.abs(values / exact - 1).mean()),
-        float(np.nanmean(off / exact)),
-        float(np.mean((off <= _NORMAL * deviation)[~np.isnan(off)])),
-    )
+def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: int) -> float:
+    """|K - K^|_F / |K|_F with K^ = ZZ', and for rff-pca the diagonal 1 - a_i² that its features leave."""
+    model = KernelPCA(LEADING, method=method, sigma=sigma, size=size, random_state=seed).fit(X)
+    Z = arrays.feature_map(model.model_, X).compute().astype(np.float64)
+    approximation = Z @ Z.T
+    if isinstance(method, methods.PrincipalFeatures):
+        np.fill_diagonal(approximation, 1.0)
+    return float(np.linalg.norm(K - approximation) / np.linalg.norm(K))
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=20_000, repeats=3, draws=100)
-    X = some_rows(mnist(), given.rows)
-    exact = exact_eigenpairs(X, MEDIAN_DISTANCE, COMPONENTS, given.folder / f"exact-{given.rows}.npz").values
-    lines = []
-    for rule in ("kmeans", "uniform"):
-        for size in (given.size // 2, given.size):
-            found = [
-                np.abs(model.solution.eigenvalues / exact - 1)
-                for model in (
-                    fitted(X, sigma=MEDIAN_DISTANCE, landmarks=rule, size=size, random_state=seed)
-                    for seed in range(given.repeats)
-                )
-            ]
-            lines.append([rule, size, *(f"{np.mean([e[:top].mean() for e in found]):.2%}" for top in (20, 50))])
-    title = f"Mean relative error of the leading eigenvalues, MNIST {given.rows} rows, sigma = median distance"
-    errors = table(f"{title}, {given.repeats} seeds", ["landmarks", "l", "top 20", "top 50"], lines)
-    lines = []
-    for sigma in (5, 10, 40, 100):
-        single, double = (
-            fitted(X, sigma=sigma * 255.0, size=given.size, dtype=dtype).solution.eigenvalues[:20]
-            for dtype in ("float32", "float64")
-        )
-        lines.append([sigma, float(np.abs(single / double - 1).max())])
-    precisions = table(
-        f"float32 against float64, {given.size} landmarks: largest relative difference of the 20 leading eigenvalues",
-        ["sigma (pixels in [0, 1])", "difference"],
-        lines,
-    )
-    estimated, measured = estimates(given)
-    return Results((errors, precisions, estimated), tuple(measured))
+    given = arguments(__doc__ or "", argv, rows=10_000, size=400, draws=50)
+    by_rule = of_rules(given)
+    estimated, targets = of_estimates(given)
+    return Results((by_rule, estimated, of_features(given)), tuple(targets))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Data, timing and tables for the benchmarks."""
+"""Data, exact eigenpairs and timing for the benchmarks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scipy.sparse.linalg import eigsh
 from benchmarks.results import as_cell
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
+from bigkpca.errors import Array
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import mean_features, sums_of
 from bigkpca.fitting.features import choose_features
@@ -28,49 +29,84 @@ from bigkpca.numerics.kernels import Gaussian
 from bigkpca.spec import FitSpec, resolve
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+MEDIAN_DISTANCE = 2601.0  # of MNIST rows, raw pixels 0 to 255; 10.2 with pixels in [0, 1]
+COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
 _PRINT_PEAK = """
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """
-MEDIAN_DISTANCE = 2601.0  # of MNIST rows, raw pixels 0 to 255; 10.2 with pixels in [0, 1]
-USPS_MEDIAN_DISTANCE = 15.5
-COVERTYPE_MEDIAN_DISTANCE = 8.26  # of standardised columns
 
 
-def mnist() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The 60000 training digits, (60000, 784)."""
-    with gzip.open(SHARED / "mnist" / "train-images-idx3-ubyte.gz") as file:
-        return np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 784)
+def _mnist(name: str, start: int) -> Array:
+    with gzip.open(SHARED / "mnist" / f"{name}-ubyte.gz") as file:
+        return np.frombuffer(file.read(), np.uint8, offset=start)
 
 
-def usps() -> np.ndarray[Any, np.dtype[np.float32]]:
+def mnist(part: str = "train") -> Array:
+    """The 60,000 training digits, or with "t10k" the 10,000 test digits, (n, 784), uint8."""
+    return _mnist(f"{part}-images-idx3", 16).reshape(-1, 784)
+
+
+def mnist_labels(part: str = "train") -> Array:
+    """The digit of each row of a part, (n,)."""
+    return _mnist(f"{part}-labels-idx1", 8)
+
+
+def usps() -> Array:
     """The 9298 digits, (9298, 256), pixels in [-1, 1]."""
     return np.load(SHARED / "usps" / "usps_int16.npz")["X_milli"].astype(np.float32) / 1000
 
 
-def usps_labels() -> np.ndarray[Any, np.dtype[np.uint8]]:
+def usps_labels() -> Array:
     """The digit of each row, (9298,)."""
     return np.load(SHARED / "usps" / "usps_int16.npz")["y"]
 
 
-def covertype() -> np.ndarray[Any, np.dtype[np.int16]]:
+def covertype() -> Array:
     """Cartographic columns of forest plots, (92962, 54), in their own units."""
     return np.load(SHARED / "covertype" / "covtype_93k.npz")["X_raw"]
 
 
-def some_rows(X: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+def covertype_labels() -> Array:
+    """The type of forest of each plot, (92962,)."""
+    return np.load(SHARED / "covertype" / "covtype_93k.npz")["y"]
+
+
+class Data(NamedTuple):
+    """Rows, sigma = their median distance, and whether columns are standardised."""
+
+    load: Callable[[], Array]
+    sigma: float
+    standardize: bool = False
+
+
+DATA = {
+    "MNIST": Data(mnist, MEDIAN_DISTANCE),
+    "USPS": Data(usps, 15.5),
+    "covertype": Data(covertype, 8.26, standardize=True),
+}
+
+
+def some_rows(X: Array, count: int) -> Array:
     """`count` rows in their order, the same ones every time."""
     return X[np.sort(np.random.default_rng(0).choice(len(X), count, replace=False))]
+
+
+def standardized(X: Array) -> Array:
+    """Columns of mean 0 and deviation 1; constant ones are only shifted."""
+    rows = X - X.mean(axis=0, dtype=np.float64)
+    deviations = rows.std(axis=0)
+    return rows / np.where(deviations > 0, deviations, 1)
 
 
 class Eigenpairs(NamedTuple):
     """Leading eigenvalues (r,) of a centred Gram matrix, and their eigenvectors (n, r)."""
 
-    values: np.ndarray[Any, np.dtype[np.float64]]
-    vectors: np.ndarray[Any, np.dtype[np.float64]]
+    values: Array
+    vectors: Array
 
 
-def kept_eigenpairs(kept: Path, found: Callable[[], tuple[Any, Any]]) -> Eigenpairs:
-    """Leading eigenpairs, found once and kept on disk as .npz."""
+def kept_eigenpairs(kept: Path, found: Callable[[], tuple[Array, Array]]) -> Eigenpairs:
+    """Leading eigenpairs, computed once and kept on disk as .npz."""
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.savez(kept, **Eigenpairs(*found())._asdict())
@@ -78,10 +114,10 @@ def kept_eigenpairs(kept: Path, found: Callable[[], tuple[Any, Any]]) -> Eigenpa
         return Eigenpairs(**file)
 
 
-def exact_eigenpairs(X: np.ndarray[Any, Any], sigma: float, count: int, kept: Path) -> Eigenpairs:
+def exact_eigenpairs(X: Array, sigma: float, count: int, kept: Path) -> Eigenpairs:
     """Leading eigenpairs of the centred Gram matrix, by Lanczos in float64 on the full matrix; kept on disk."""
 
-    def found() -> tuple[Any, Any]:
+    def found() -> tuple[Array, Array]:
         rows = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
         K = Gaussian(sigma)(rows, rows)
         means = K.mean(axis=0)
@@ -93,40 +129,44 @@ def exact_eigenpairs(X: np.ndarray[Any, Any], sigma: float, count: int, kept: Pa
     return kept_eigenpairs(kept, found)
 
 
-def repeated_dataset(folder: Path, rows: int) -> str:
-    """A dataset of MNIST repeated, copy i shifted by (i mod 3, i div 3) pixels; made once in each folder."""
+def dataset(X: Array, path: Path) -> str:
+    """The rows as a dataset on disk, made once in each folder; the raw rows stay beside it as .npy."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path.with_suffix(".npy"), X)
+        ingest([path.with_suffix(".npy")], path)
+    return str(path)
+
+
+def repeated_digits(first: int, rows: int) -> Array:
+    """Rows `first` to `first` + `rows` of MNIST repeated; copy i is shifted by (i mod 3, i div 3) pixels."""
     digits = mnist().reshape(-1, 28, 28)
-    return _repeated(
-        folder / f"mnist-{rows}.zarr",
-        rows,
-        lambda i: np.roll(digits, (i % 3, i // 3), axis=(1, 2)).reshape(len(digits), -1),
-    )
+    values = np.empty((rows, 784), np.uint8)
+    start = 0
+    while start < rows:
+        copy, begin = divmod(first + start, len(digits))
+        shifted = np.roll(digits[begin : begin + rows - start], (copy % 3, copy // 3), axis=(1, 2))
+        values[start : start + len(shifted)] = shifted.reshape(len(shifted), 784)
+        start += len(shifted)
+    return values
+
+
+def repeated_dataset(folder: Path, rows: int) -> str:
+    """A dataset of MNIST repeated."""
+    path = folder / f"mnist-{rows}.zarr"
+    return str(path) if path.exists() else dataset(repeated_digits(0, rows), path)
 
 
 def repeated_covertype(folder: Path, rows: int) -> str:
-    """A dataset of covertype repeated; made once in each folder."""
-    values = covertype()
-    return _repeated(folder / f"covertype-{rows}.zarr", rows, lambda i: values)
-
-
-def _repeated(target: Path, rows: int, copy: Callable[[int], np.ndarray[Any, Any]]) -> str:
-    """A dataset of `rows` rows, of copy(0), copy(1), ...; the raw rows stay beside it as .npy."""
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        raw, first = target.with_suffix(".npy"), copy(0)
-        values = np.lib.format.open_memmap(raw, "w+", first.dtype, (rows, first.shape[1]))
-        for i, start in enumerate(range(0, rows, len(first))):
-            values[start : start + len(first)] = copy(i)[: rows - start]
-        values.flush()
-        del values
-        ingest([raw], target)
-    return str(target)
+    """A dataset of covertype repeated."""
+    path, values = folder / f"covertype-{rows}.zarr", covertype()
+    return str(path) if path.exists() else dataset(np.resize(values, (rows, values.shape[1])), path)
 
 
 def arguments(
     description: str, argv: Sequence[str] | None, rows: int, repeats: int = 5, size: int = 1000, **own: int
 ) -> argparse.Namespace:
-    """The options every benchmark has, and numbers of its own with their defaults."""
+    """The options of every benchmark, and numbers of its own with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows)
     parser.add_argument("--size", type=int, default=size, help="landmarks or random features")
@@ -139,7 +179,7 @@ def arguments(
 
 def interleaved(repeats: int, **sides: Callable[[], float]) -> dict[str, list[float]]:
     """Seconds of each side, measured in turn A B B A A B ... so that a drift of the machine, and what one side leaves
-    behind for the next, meet all alike."""
+    behind for the next, affect all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(repeats):
         for name in reversed(sides) if number % 2 else sides:
@@ -154,20 +194,15 @@ def seconds_of(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, Callable[..., float]]:
-    """The rows of a fit of `size` k-means landmarks, and its pass on an engine, over them or others: what it took in
-    seconds."""
+def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, Callable[[Engine], float]]:
+    """The rows of a fit of `size` k-means landmarks, and the seconds of its pass on an engine."""
     rows = open_rows(path)
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     sample = draw_sample(rows, fit, engine)
     features = choose_features(sample, scaled_columns(sample, fit, engine), fit, engine)
     shift = mean_features(features, sample.probes)
     rounding = rounding_of(features, sample.probes, shift, engine).of(features.dtype)
-
-    def one_pass(engine: Engine, rows: Rows = rows) -> float:
-        return seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))
-
-    return rows, one_pass
+    return rows, lambda engine: seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
@@ -181,7 +216,7 @@ def median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def spread(values: Sequence[float]) -> str:
-    """The least and the most of them."""
+    """The least and the most of the values."""
     return f"{as_cell(min(values))} to {as_cell(max(values))}"
 
 
@@ -189,7 +224,7 @@ def child(code: str, *argv: str) -> tuple[str, float]:
     """Run Python code in a process of its own: what it printed, and its peak resident memory in MB.
 
     The peak is the process's own high-water mark: the ru_maxrss of a child starts at its parent's size. RuntimeError
-    if the process fails; its messages go where ours do.
+    if the process fails; its messages go to the standard error of this process.
     """
     run = subprocess.run([sys.executable, "-c", code + _PRINT_PEAK, *argv], stdout=subprocess.PIPE, text=True)
     if run.returncode:

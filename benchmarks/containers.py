@@ -79,7 +79,7 @@ def peak(container: str, path: str, size: int) -> tuple[float, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=400_000, repeats=3, size=500)
+    given = arguments(__doc__ or "", argv, rows=400_000, repeats=2, size=500)
     path = made(given.folder, given.rows)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTAINERS}
     for _ in range(given.repeats):
@@ -94,11 +94,8 @@ def main(argv: Sequence[str] | None = None) -> Results:
         ["rows in", "peak", "container in memory", "times that of its Dask array"],
         [[name, f"{peaks[name]:.0f}", f"{runs[0][1]:.0f}", ratios.get(name, 1.0)] for name, runs in found.items()],
     )
-    measured = [
-        Target(f"peak memory of a fit, {name} / that of its Dask array", "less", 1.2, "times").measured(ratio)
-        for name, ratio in ratios.items()
-    ]
-    return Results((shown,), tuple(measured))
+    what = "peak memory of a fit of a container / of its Dask array, largest"
+    return Results((shown,), (Target(what, max(ratios.values()), "at most", 1.2),))
 
 
 if __name__ == "__main__":

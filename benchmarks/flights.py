@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -16,25 +15,28 @@ from benchmarks.common import SHARED, arguments
 from benchmarks.results import Results, Target, table
 from bigkpca import KernelPCA, ingest
 from bigkpca.data.opening import open_rows
+from bigkpca.errors import Array
 
 COMPONENTS, NEIGHBOURS, HELD_OUT = 10, 5, 0.1
 NUMBERS, WORDS = ("delay", "hour", "date", "distance"), ("origin", "destination")
 WEIGHTS = (1.0, 4.0, 7.0)  # of origin
 
-Rows = np.ndarray[Any, Any]
 
-
-def with_hour(path: Path, rows: int) -> Path:
-    """A CSV file of the first flights, with the hour of the day as a further column."""
+def flights(folder: Path, rows: int) -> tuple[str, Array, tuple[str, ...]]:
+    """A dataset of the first flights with the hour of the day, airports as columns of 0 and 1; its rows and names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"flights-{rows}.csv"
     with gzip.open(SHARED / "flights" / "flights_200k.csv.gz", "rt") as source, path.open("w") as out:
         out.write(next(source).rstrip() + ",hour\n")
         for line in islice(source, rows):
             hours, minutes = line[11:16].split(":")
             out.write(f"{line.rstrip()},{int(hours) + int(minutes) / 60:.2f}\n")
-    return path
+    data = ingest(path, path.with_suffix(".zarr"), categorical=list(WORDS), overwrite=True).path
+    found = open_rows(data)
+    return data, np.asarray(found.block(0, found.shape[0])), found.names or ()
 
 
-def contents(scores: Rows, X: Rows, names: Sequence[str]) -> dict[str, float]:
+def contents(scores: Array, X: Array, names: Sequence[str]) -> dict[str, float]:
     """What nearest neighbours among whitened scores explain of each number (R²), and their accuracy for each word, of
     rows held out."""
     test = np.random.default_rng(0).random(len(X)) < HELD_OUT
@@ -52,11 +54,7 @@ def contents(scores: Rows, X: Rows, names: Sequence[str]) -> dict[str, float]:
 
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=200_000, size=500)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    source = with_hour(given.folder / f"flights-{given.rows}.csv", given.rows)
-    data = ingest(source, source.with_suffix(".zarr"), categorical=["origin", "destination"], overwrite=True).path
-    rows = open_rows(data)
-    X, names = rows.block(0, rows.shape[0]), rows.names or ()
+    data, X, names = flights(given.folder, given.rows)
     found, lines = {}, []
     for weight in WEIGHTS:
         kpca = KernelPCA(
@@ -66,15 +64,13 @@ def main(argv: Sequence[str] | None = None) -> Results:
         trust = Counter(kpca.certificate_.trust)
         lines.append([weight, *(trust[word] for word in ("solid", "fair", "doubtful")), *found[weight].values()])
     title = f"Ten scores of {len(X)} flights, and what nearest neighbours among them explain of rows held out"
-    explained = Target("least explained of delay, hour and date, origin of weight 1", "more", 0.9, "")
-    accuracy = Target("accuracy for origin of the largest weight", "more", 0.6, "")
-    return Results(
-        (table(title, ["weight of origin", "solid", "fair", "doubtful", *NUMBERS, *WORDS], lines),),
-        (
-            explained.measured(min(found[WEIGHTS[0]][name] for name in ("delay", "hour", "date"))),
-            accuracy.measured(found[WEIGHTS[-1]]["origin"]),
-        ),
+    shown = table(title, ["weight of origin", "solid", "fair", "doubtful", *NUMBERS, *WORDS], lines)
+    least, accuracy = min(found[WEIGHTS[0]][name] for name in NUMBERS[:3]), found[WEIGHTS[-1]]["origin"]
+    targets = (
+        Target("least explained of delay, hour and date, origin of weight 1", least, "at least", 0.9, ""),
+        Target("accuracy for origin of the largest weight", accuracy, "at least", 0.6, ""),
     )
+    return Results((shown,), targets)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of
+from benchmarks.common import COMMAND, MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of
 from benchmarks.results import Results, table
 from bigkpca.ingesting import ingest
 
-_COMMAND = "import sys; from bigkpca.cli import main; main(sys.argv[1:], standalone_mode=False)"
 _JOB = """
 [input]
 path = "{rows}"
@@ -41,13 +40,11 @@ def main(argv: Sequence[str] | None = None) -> Results:
     for name, arrived in nights:
         np.save(part, arrived)
         ingest([part], rows, append=rows.exists())
-        printed, peak = child(_COMMAND, *command)
+        printed, peak = child(COMMAND, *command)
         record = json.loads(printed)
         found.append([name, record["seconds"]["total"], peak, record["drift"]["figure"]])
-    idle = statistics.median(seconds_of(lambda: child(_COMMAND, *command)) for _ in range(given.repeats))
-    found.append(
-        [f"no new rows, the whole command (median of {given.repeats})", idle, child(_COMMAND, *command)[1], ""]
-    )
+    idle = statistics.median(seconds_of(lambda: child(COMMAND, *command)) for _ in range(given.repeats))
+    found.append([f"no new rows, the whole command (median of {given.repeats})", idle, child(COMMAND, *command)[1], ""])
     title = f"Nights of a job over {given.rows} rows, {given.size} landmarks"
     return Results((table(title, ["night", "seconds", "peak MB", "drift"], found),))
 

@@ -1,89 +1,100 @@
-"""The outcomes of benchmarks as a Markdown page and as JSON."""
+"""The page of the benchmarks, and what a reader has to know of the machine behind it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from benchmarks.results import Measured, Results, Table, Target, as_cell, markdown_rows
+import scipy.linalg  # noqa: F401  with NumPy it loads the BLAS that threadpoolctl asks
+from threadpoolctl import threadpool_info
+
+from benchmarks.results import markdown_rows
 from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
-`python -m benchmarks` runs all benchmarks on this page and writes it to `build/benchmarks/benchmarks.md`, in about two
-hours. `python -m benchmarks peers exact` reruns only those, and keeps the figures of the others; `--quick` runs all at
-toy size, to check that they work.
+`python -m benchmarks` runs all benchmarks on this page in about an hour, and writes it to
+`build/benchmarks/benchmarks.md`. `python -m benchmarks peers exact` reruns only those and keeps the other figures.
+`--quick` runs all at toy size, to check that they work.
 
 Seconds are medians. Compared programs run in turn, A B C A B C ..., and ratios are medians of the ratios of
-neighbouring runs, since the speed of a machine drifts; "least to most" is their range. Each benchmark states how many
-cores other programs kept busy meanwhile. Peak memory is the resident memory of a separate process. Data are MNIST,
-USPS, covertype and the digits of scikit-learn. `benchmarks.json`, beside the page, contains the same figures."""
-_CHANGES = ("commit", "date", "memory")  # of the machine's description, from one run to the next
-_TOY = """**At toy size (`--quick`): these figures say nothing about speed.**"""
+neighbouring runs, since the speed of a machine drifts. "Least to most" is their range. Peak memory is the resident
+memory of a separate process."""
+_TOY = "**At toy size (`--quick`): these figures say nothing about speed.**"
+_LIBRARIES = ("numpy", "scipy", "zarr", "dask", "scikit-learn", "bigkpca")
+_CHANGES = ("commit", "date", "memory")  # parts of the description of one machine that differ between runs
 
 
-def markdown(machine: Mapping[str, str], outcomes: Sequence[Outcome], *, toy: bool) -> str:
-    """The page: how to read it, the machine, the targets, and every table."""
-    measured = [each for outcome in outcomes if outcome.results for each in outcome.results.measured]
+def described() -> dict[str, str]:
+    """The machine, the libraries and the commit."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    loaded = (each for each in threadpool_info() if each["user_api"] == "blas")
+    blas = {f"{each['internal_api']} {each['version']}, for {each.get('architecture', 'any')}" for each in loaded}
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory / 1e9:.0f} GB",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        **{library: version(library) for library in _LIBRARIES},
+        "BLAS": "; ".join(sorted(blas)),
+        "commit": _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def same_machine(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Whether figures of two machines can stand on one page."""
+    return all(one.get(key) == other.get(key) for key in {*one, *other} - {*_CHANGES})
+
+
+def entry(outcome: Outcome, commit: str) -> dict[str, Any]:
+    """What the page shows of one benchmark: its section, and the lines of its targets."""
+    about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
+    others = "" if outcome.others is None else f", other programs kept {outcome.others:.2f} cores busy"
+    ran = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s{others}. Commit {commit[:10]}."
+    if outcome.results is None:
+        return {"section": [ran, about, f"It failed: `{outcome.error}`"], "targets": []}
+    tables = [table.markdown() for table in outcome.results.tables]
+    return {"section": [ran, about, *tables], "targets": [target.cells() for target in outcome.results.targets]}
+
+
+def markdown(machine: Mapping[str, str], entries: Mapping[str, Any], names: Iterable[str], *, toy: bool) -> str:
+    """The page: how to read it, the machine, the targets, and a section for each benchmark in the order of names."""
+    shown = [name for name in names if name in entries]
     parts = [_INTRODUCTION, *([_TOY] if toy else []), "## Machine", markdown_rows(("", ""), *machine.items())]
-    if measured:
-        parts += ["## Targets", markdown_rows(("what", "target", "measured", "reached"), *map(_target, measured))]
-    for outcome in outcomes:
-        parts += _section(outcome)
+    targets = [line for name in shown for line in entries[name]["targets"]]
+    if targets:
+        parts += ["## Targets", markdown_rows(("what", "target", "measured", "reached"), *targets)]
+    for name in shown:
+        parts += [f"## {name}", *entries[name]["section"]]
     return "\n\n".join(parts) + "\n"
 
 
-def as_json(machine: Mapping[str, str], outcomes: Sequence[Outcome], *, toy: bool) -> str:
-    """The same as JSON."""
-    found = {"machine": dict(machine), "toy": toy, "benchmarks": [_plain(outcome) for outcome in outcomes]}
-    return json.dumps(found, indent=1, default=lambda value: value.item()) + "\n"  # NumPy's numbers
+def _processor() -> str:
+    """The model of the processor, as the system calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def earlier(text: str, machine: Mapping[str, str], *, toy: bool) -> list[Outcome]:
-    """The outcomes in a file of JSON of the same machine, with the commit that each is of.
-
-    Raises ValueError where they are of another machine or size, beside which new figures would mislead.
-    """
-    found = json.loads(text)
-    own = {key: value for key, value in machine.items() if key not in _CHANGES}
-    if found["toy"] != toy or any(found["machine"].get(key) != value for key, value in own.items()):
-        raise ValueError("it holds figures of another machine, of other libraries, or of toy size")
-    return [_outcome(each, found["machine"]["commit"]) for each in found["benchmarks"]]
-
-
-def _outcome(found: Mapping[str, Any], commit: str) -> Outcome:
-    """An outcome from its JSON; `commit` is that of the page."""
-    results = found["results"] and Results(
-        tuple(Table(each["title"], each["header"], each["rows"]) for each in found["results"]["tables"]),
-        tuple(Measured(Target(**each["target"]), each["value"]) for each in found["results"]["measured"]),
-    )
-    commit = found.get("commit") or commit
-    return Outcome(found["name"], found["seconds"], results, found["error"], commit, found.get("others"))
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON takes it, with whether targets are reached."""
-    found = asdict(outcome)
-    if outcome.results:
-        found["results"]["measured"] = [{**asdict(each), "reached": each.reached} for each in outcome.results.measured]
-    return found
-
-
-def _section(outcome: Outcome) -> list[str]:
-    about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
-    commit = f" At commit {outcome.commit[:10]}." if outcome.commit else ""
-    others = "" if outcome.others is None else f", other programs kept {outcome.others:.2f} cores busy"
-    run = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s{others}.{commit}"
-    parts = [f"## {outcome.name}", run, about]
-    if outcome.results is None:
-        return [*parts, f"It failed: `{outcome.error}`"]
-    return [*parts, *(table.markdown() for table in outcome.results.tables)]
-
-
-def _target(each: Measured) -> tuple[str, ...]:
-    bound = f"{'at most' if each.target.better == 'less' else 'at least'} {each.target.bound:g} {each.target.unit}"
-    value = "none" if each.value is None else f"{as_cell(each.value)} {each.target.unit}"
-    return each.target.what, bound, value, "yes" if each.reached else "no"
+def _commit() -> str:
+    """The commit of the code, and whether it has changed since."""
+    root = Path(__file__).resolve().parents[1]
+    try:
+        commit, changes = (
+            subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+            for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit + (" + changes" if changes else "")

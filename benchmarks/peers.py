@@ -1,111 +1,107 @@
-"""Fit + transform of MNIST compared with scikit-learn, dask-ml, nystrompca and a NumPy loop: time, memory and error.
+"""Fit + transform of MNIST compared with scikit-learn and a NumPy loop: time, memory and error.
 
-Lines marked "disk to disk" read a Zarr dataset and write model and scores; all others start from rows in memory, as
-float32, and keep their scores there. Each run is a separate process, in turn A B C A B C ..., with one seed per turn;
-imports and loading are not timed, nor is a first call of bigkpca and of scikit-learn's Nystroem + PCA on a few rows.
-dask-ml and nystrompca are measured if they are installed. They can be in a separate folder, from which no other process
-imports their dependencies: pip install --target build/peers dask-ml nystrompca. nystrompca computes kernel values one
-by one in Python, which takes ten minutes for 60,000 rows, and runs once.
+"Disk to disk" reads a Zarr dataset and writes model and scores. All other lines start from float32 rows in memory and
+keep their scores there. Each run is a separate process with its own seed. Imports, loading and a first call on a few
+rows are not timed.
 
-Two tables compare the smallest sizes of bigkpca, of those measured, that are at least as accurate as scikit-learn's:
-by eigenvalues, for which bigkpca estimates the part that landmarks miss (`certificate_.estimate`), and by
-scores, for which the cosine counts between the spans of the leading components and of exact ones. The exact eigenpairs
-are computed once in each --folder, by bigkpca's exact method.
+Below, the smallest size of bigkpca that is at least as accurate as scikit-learn is compared with it. By eigenvalues,
+bigkpca estimates the part that landmarks miss (`certificate_.estimate`). By scores, the cosine is that between the
+spans of the 20 leading components and of the exact ones. The exact eigenpairs are computed once in each --folder.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import arguments, repeated_dataset, spread
-from benchmarks.results import Measured, Results, Table, Target, table
-from benchmarks.sides import (
-    DISK_TO_DISK,
-    FITTED,
-    IN_MEMORY,
-    LEADING,
-    PCA_FITTED,
-    Run,
-    Runs,
-    Side,
-    leading_eigenpairs,
-    mean,
-    median_peak,
-    neighbouring,
-    runs_of,
-    seconds,
-    smallest_as_accurate,
+from benchmarks.common import (
+    Eigenpairs,
+    arguments,
+    child,
+    exact_eigenpairs,
+    kept_eigenpairs,
+    ratios,
+    repeated_dataset,
+    spread,
 )
+from benchmarks.results import Results, Table, Target, table
+from bigkpca.data.opening import open_rows
+from bigkpca.errors import Array
+from bigkpca.execution.engine import Engine
+from bigkpca.fitting.fit import fit_rows
+from bigkpca.spec import FitSpec
 
-SIGMA = 2400.0
-COMPONENTS = 50
-_OWN = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 1, 1.25, 1.5, 1.65, 2, 4)  # times --size
-_TIMES = (1, 2, 4)  # --size: landmarks of scikit-learn
-_ON_DISK, _IN_MEMORY = "disk to disk", "in memory"
-_THEIRS = "scikit-learn"
-_MEMORY = 0.5
+SIGMA, COMPONENTS, LEADING = 2400.0, 50, 20
+SHARES = (0.1, 0.15, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 2.5)  # of --size: landmarks of bigkpca
+THEIR_SHARES = (1, 2, 4)  # of --size: landmarks of scikit-learn
+FEATURES = (0.125, 0.25, 0.375, 0.5, 0.75)  # of --features: random features of bigkpca
+OURS, THEIRS, SAMPLER = "bigkpca, k-means", "scikit-learn", "scikit-learn, RBFSampler + PCA"
+_HELD = 12_000  # rows, up to which the full matrix is held
+_RESIDUAL = 1e-5  # of the products: eigenvalues are off by about its square, and spans by itself over a gap
 
-_ESTIMATOR = f"""{IN_MEMORY}
-from bigkpca import KernelPCA
-KernelPCA(components, sigma=sigma, size=some).fit_transform(few)
+_DISK_TO_DISK = """
+import json, shutil, sys, time
+import numpy as np
+import zarr
+import bigkpca
+data, options, model, written, size, seed, leading = sys.argv[1:]
+options, few = json.loads(options), zarr.open_array(data + "/x", mode="r")[:1000]
+for path in (model, written):
+    shutil.rmtree(path, ignore_errors=True)
+bigkpca.fit(few, model, transform=written, size=100, **options)
+for path in (model, written):
+    shutil.rmtree(path)
 started = time.perf_counter()
-model = KernelPCA(components, sigma=sigma, size=size, random_state=seed)
-scores = model.fit_transform(X)
-{FITTED}"""
-
-_SCIKIT_LEARN = f"""{IN_MEMORY}
-from sklearn.decomposition import PCA
-from sklearn.kernel_approximation import Nystroem
-PCA(10, svd_solver="covariance_eigh").fit(Nystroem(gamma=0.5 / sigma**2, n_components=some).fit_transform(few))
-started = time.perf_counter()
-Z = Nystroem(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
-pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
-scores = pca.transform(Z)
-{PCA_FITTED}"""
-
-_INCREMENTAL = f"""{IN_MEMORY}
-from sklearn.decomposition import IncrementalPCA
-from sklearn.kernel_approximation import Nystroem
-started = time.perf_counter()
-Z = Nystroem(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit_transform(X)
-pca = IncrementalPCA(components).fit(Z)
-scores = pca.transform(Z)
-{PCA_FITTED}"""
-
-_DASK_ML = f"""{IN_MEMORY}
-import dask.array
-from dask_ml.decomposition import PCA
-from sklearn.kernel_approximation import Nystroem
-chunk = max(len(X) // 6, size)  # its PCA needs chunks that are taller than wide
-started = time.perf_counter()
-features = Nystroem(gamma=0.5 / sigma**2, n_components=size, random_state=seed).fit(X)
-blocks = dask.array.from_array(X, chunks=(chunk, -1))
-Z = blocks.map_blocks(features.transform, dtype=np.float32, chunks=(blocks.chunks[0], (size,))).persist()
-pca = PCA(components, svd_solver="tsqr").fit(Z)
-scores = pca.transform(Z).compute()
-{PCA_FITTED}"""
-
-_NYSTROMPCA = f"""{IN_MEMORY}
-from nystrompca import NystromKPCA
-started = time.perf_counter()
-model = NystromKPCA(
-    n_components=components, kernel="rbf", sigma=sigma * 2**0.5, scale=False, m_subset=size, seed=seed
-)
-scores = model.fit_transform(X)
-took, values = time.perf_counter() - started, model.explained_variance_ * len(X)
+fitted = bigkpca.fit(data, model, transform=written, size=int(size), random_state=int(seed), **options)
+took = time.perf_counter() - started
+values, estimates = fitted.solution.eigenvalues, fitted.certificate.estimate
+scores = zarr.open_array(written + "/scores", mode="r")
 """
 
-_NUMPY = f"""{IN_MEMORY}
+_IN_MEMORY = """
+import json, sys, time
+import numpy as np
+data, options, size, seed, leading = sys.argv[1:]
+options, size, seed = json.loads(options), int(size), int(seed)
+X = np.load(data.replace(".zarr", ".npy")).astype(np.float32)
+few, some = X[:1000].copy(), min(size, 100)  # for the first call, which is not timed
+"""
+
+_OURS = f"""{_IN_MEMORY}
+from bigkpca import KernelPCA
+KernelPCA(size=some, **options).fit_transform(few)
+started = time.perf_counter()
+model = KernelPCA(size=size, random_state=seed, **options)
+scores = model.fit_transform(X)
+took, values, estimates = time.perf_counter() - started, model.eigenvalues_, model.certificate_.estimate
+"""
+
+_SCIKIT_LEARN = f"""{_IN_MEMORY}
+from sklearn import kernel_approximation
+from sklearn.decomposition import PCA
+Features = getattr(kernel_approximation, options["features"])
+gamma, components = 0.5 / options["sigma"] ** 2, options["n_components"]
+PCA(10, svd_solver="covariance_eigh").fit(Features(gamma=gamma, n_components=some).fit_transform(few))
+started = time.perf_counter()
+Z = Features(gamma=gamma, n_components=size, random_state=seed).fit_transform(X)
+pca = PCA(components, svd_solver="covariance_eigh").fit(Z)
+scores = pca.transform(Z)
+took, values = time.perf_counter() - started, pca.explained_variance_ * (len(X) - 1.0)
+estimates = values
+"""
+
+_NUMPY = f"""{_IN_MEMORY}
 from scipy.linalg import eigh
 TILE = 2048
+sigma, components = options["sigma"], options["n_components"]
 started = time.perf_counter()
 landmarks = X[np.random.default_rng(seed).choice(len(X), size, replace=False)]
 origin = landmarks.mean(axis=0)  # distances of rows far from 0 lose digits in float32
@@ -136,171 +132,216 @@ scores = np.empty((len(X), components), np.float32)
 for start in range(0, len(X), TILE):
     scores[start : start + TILE] = kernel(X[start : start + TILE] - origin) @ projection - mean
 took, values = time.perf_counter() - started, found[::-1]
+estimates = values
+"""
+
+_REPORT = f"""
+print(json.dumps([took, *(each[:{LEADING}].tolist() for each in (values, estimates))]))
+np.save(leading, scores[:, :{LEADING}])
 """
 
 
-def _ours(where: str) -> str:
-    """What the table calls fits with k-means landmarks, from rows on disk or in memory."""
-    return f"bigkpca, k-means, {where}"
+@dataclass(frozen=True)
+class Side:
+    """A program: code that is given `argv`, a size, a seed and a path, and sets `took`, `values`, `estimates` and
+    `scores`."""
+
+    name: str
+    size: int
+    code: str
+    argv: tuple[str, ...]
 
 
-def sides_of(given: argparse.Namespace, data: str) -> list[Side]:
-    """Every line of the table, in the order in which they run."""
+@dataclass(frozen=True)
+class Run:
+    """What one run of a side took, and how wrong its leading components are.
 
-    def disk_to_disk(name: str, landmarks: str, share: float) -> Side:
-        size = round(share * given.size)
-        options = {"n_components": COMPONENTS, "sigma": SIGMA, "size": size, "landmarks": landmarks}
-        written = (str(given.folder / "peers-model.zarr"), str(given.folder / "peers-scores.zarr"))
-        return Side(name, size, DISK_TO_DISK, (data, *written, json.dumps(options)))
+    error, estimated : mean relative error of the eigenvalues, and of their estimates where there are any
+    cosine : the smallest cosine between the span of the scores and that of the exact ones
+    """
 
-    def side(name: str, code: str, share: float, **more: Any) -> Side:
-        size = round(share * given.size)
-        return Side(name, size, code, (data, str(SIGMA), str(COMPONENTS), str(size)), **more)
+    seconds: float
+    peak: float  # MB
+    error: float
+    estimated: float
+    cosine: float
 
+
+Runs = dict[Side, list[Run]]
+
+
+def runs_of(sides: Sequence[Side], repeats: int, exact: Eigenpairs) -> Runs:
+    """The runs of each side, in turn A B C A B C ... with one seed per turn."""
+    found: Runs = {side: [] for side in sides}
+    with TemporaryDirectory() as folder:
+        leading = Path(folder) / "leading.npy"
+        for seed in range(repeats):
+            for side in sides:
+                printed, peak = child(side.code + _REPORT, *side.argv, str(side.size), str(seed), str(leading))
+                took, values, estimates = json.loads(printed)
+                better = np.where(np.isnan(estimates), values, estimates)
+                plain, estimated = (
+                    float(np.abs(each / exact.values - 1).mean()) for each in (np.array(values), better)
+                )
+                run = Run(took, peak, plain, estimated, smallest_cosine(np.load(leading), exact.vectors))
+                found[side].append(run)
+                print(f"{side.name}, {side.size}, seed {seed}: {run}", flush=True)
+    return found
+
+
+def smallest_cosine(scores: Array, vectors: Array) -> float:
+    """The smallest cosine between the spans of the columns of scores (n, r) and of orthonormal vectors (n, r)."""
+    Q, _ = np.linalg.qr(scores.astype(np.float64))
+    return float(np.linalg.svd(Q.T @ vectors, compute_uv=False)[-1])
+
+
+def smallest_as_accurate(allowed: float, errors: Mapping[int, float]) -> int | None:
+    """The smallest size from which on all errors are at most the one allowed; None if that of the largest is not."""
+    above = max((size for size, found in errors.items() if found > allowed), default=0)
+    return min((size for size in errors if size > above), default=None)
+
+
+def leading_eigenpairs(X: Array, path: str, sigma: float, folder: Path) -> Eigenpairs:
+    """The exact leading eigenpairs of the rows X, which are also a dataset at `path`; computed once in each folder.
+
+    Where the full matrix is too large to hold, by the exact method, until residuals are below 1e-5.
+    """
+    kept = folder / f"leading-{len(X)}-{sigma:g}.npz"
+    if len(X) <= _HELD:
+        return exact_eigenpairs(X, sigma, LEADING, kept)
+
+    def found() -> tuple[Array, Array]:
+        spec: Any = FitSpec.checked(n_components=LEADING, sigma=sigma, method="exact", residual_tol=_RESIDUAL)
+        solution = fit_rows(open_rows(path), spec, Engine()).solution
+        return solution.eigenvalues, solution.components * np.sqrt(solution.eigenvalues)
+
+    return kept_eigenpairs(kept, found)
+
+
+def sides_of(folder: Path, data: str, size: int, features: int) -> list[Side]:
+    """All programs, in the order in which they run."""
+    common = {"n_components": COMPONENTS, "sigma": SIGMA}
+    kmeans = json.dumps({**common, "landmarks": "kmeans"})
+    written = (str(folder / "peers-model.zarr"), str(folder / "peers-scores.zarr"))
+    nystroem, sampler = (json.dumps({**common, "features": name}) for name in ("Nystroem", "RBFSampler"))
     return [
-        *(disk_to_disk(_ours(_ON_DISK), "kmeans", share) for share in _OWN),
-        disk_to_disk(f"bigkpca, uniform, {_ON_DISK}", "uniform", 1),
-        *(side(_ours(_IN_MEMORY), _ESTIMATOR, share) for share in _OWN),
-        *(side(_THEIRS, _SCIKIT_LEARN, share) for share in _TIMES),
-        side("scikit-learn, IncrementalPCA", _INCREMENTAL, 1),
-        side("dask-ml, PCA of scikit-learn's Nystroem", _DASK_ML, 1, needs="dask_ml"),
-        side("nystrompca", _NYSTROMPCA, 1, needs="nystrompca", once=True),
-        *(side("NumPy loop", _NUMPY, share) for share in _TIMES),
+        *(
+            Side(f"{OURS}, disk to disk", round(share * size), _DISK_TO_DISK, (data, kmeans, *written))
+            for share in SHARES
+        ),
+        *(Side(f"{OURS}, in memory", round(share * size), _OURS, (data, kmeans)) for share in SHARES),
+        *(Side(THEIRS, round(share * size), _SCIKIT_LEARN, (data, nystroem)) for share in THEIR_SHARES),
+        *(Side("NumPy loop", round(share * size), _NUMPY, (data, json.dumps(common))) for share in (1, 2)),
+        *(
+            Side(f"bigkpca, {method}", 2 * round(share * features / 2), _OURS, (data, json.dumps(options)))
+            for method in ("rff", "rff-pca")
+            for options in [{**common, "method": method}]
+            for share in FEATURES
+        ),
+        Side(SAMPLER, features, _SCIKIT_LEARN, (data, sampler)),
     ]
+
+
+def mean(runs: Sequence[Run], of: Callable[[Run], float]) -> float:
+    return statistics.mean(map(of, runs))
+
+
+def faster(theirs: Sequence[Run], ours: Sequence[Run]) -> list[float]:
+    """How many times as fast ours are, in neighbouring runs."""
+    return ratios([run.seconds for run in theirs], [run.seconds for run in ours])
+
+
+def peak(runs: Sequence[Run]) -> float:
+    return statistics.median(run.peak for run in runs)
+
+
+def line(side: Side, runs: Sequence[Run]) -> list[Any]:
+    """The line of a side in the table of all."""
+    plain, estimated = (mean(runs, of) for of in (lambda run: run.error, lambda run: run.estimated))
+    cosine, seconds = mean(runs, lambda run: run.cosine), statistics.median(run.seconds for run in runs)
+    return [side.name, side.size, seconds, round(peak(runs)), f"{plain:.3%}", f"{estimated:.3%}", f"{cosine:.7f}"]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sizes of ours beside those of scikit-learn: the smallest one whose leading components are at most as wrong, or
-    the same size.
+    """A peer at each of its sizes, beside the smallest of our sizes that is at most as wrong.
 
-    title, equal : what the table and the targets say is equal
-    wrong, shown : how wrong runs are, and how the table shows it
-    bounds : for each place, the least ratio of seconds for each of `_TIMES`
+    bounds : for each of our programs, the least ratio of seconds at each size of the peer
     """
 
     title: str
-    equal: str
-    wrong: Callable[[Sequence[Run]], float]
+    peer: str
+    wrong: Callable[[Run], float]
     shown: Callable[[float], str]
     bounds: Mapping[str, Sequence[float]]
-    same_size: bool = False
 
-    def size(self, peer: Side, runs: Runs, ours: Mapping[int, Side]) -> int | None:
-        """The size of ours that is compared with a peer; None if none that was measured is as accurate."""
-        if self.same_size:
-            return peer.size
-        return smallest_as_accurate(
-            self.wrong(runs[peer]), {size: self.wrong(runs[side]) for size, side in ours.items()}
-        )
-
-
-def _lost(runs: Sequence[Run]) -> float:
-    return 1 - mean(runs, lambda run: run.cosine)
-
-
-def _cosine(lost: float) -> str:
-    return f"{1 - lost:.7f}"
+    def compare(self, runs: Runs) -> tuple[Table, list[Target]]:
+        """The table of sizes, ratios of seconds and of memory; and the targets."""
+        found: list[list[Any]] = []
+        targets = []
+        peers = [side for side in runs if side.name == self.peer]
+        for name, bounds in self.bounds.items():
+            ours = {side.size: side for side in runs if side.name == name}
+            errors = {size: mean(runs[side], self.wrong) for size, side in ours.items()}
+            short = name.removeprefix(f"{OURS}, ")
+            for peer, bound in zip(peers, bounds, strict=True):
+                allowed = mean(runs[peer], self.wrong)
+                line = [short, peer.size, self.shown(allowed)]
+                ratio, size = None, smallest_as_accurate(allowed, errors)
+                if size is None:
+                    found.append([*line, "none measured", *[""] * 4])
+                else:
+                    own = runs[ours[size]]
+                    times = faster(runs[peer], own)
+                    ratio, memory = statistics.median(times), peak(own) / peak(runs[peer])
+                    found.append([*line, size, self.shown(errors[size]), ratio, spread(times), memory])
+                what = f"as fast as {peer.name}, size {peer.size}: {short}, {self.title.lower()}"
+                targets.append(Target(what, ratio, "at least", bound))
+        header = ["what", "their size", "their figure", "our size", "our figure", "times as fast", "least to most"]
+        return table(f"{self.title}, {self.peer}", [*header, "share of memory"], found), targets
 
 
 COMPARISONS = (
     Comparison(
-        "By eigenvalues: error of estimates, of scikit-learn's eigenvalues",
-        "as accurate by eigenvalues as scikit-learn with",
-        lambda runs: mean(runs, lambda run: run.estimated),
+        "By eigenvalues",
+        THEIRS,
+        lambda run: run.estimated,
         "{:.3%}".format,
-        {_IN_MEMORY: (7.0, 22.0, 60.0), _ON_DISK: (5.0, 14.0, 40.0)},
+        {f"{OURS}, in memory": (7.0, 22.0, 60.0), f"{OURS}, disk to disk": (5.0, 14.0, 40.0)},
     ),
     Comparison(
-        "By scores: smallest cosine",
-        "as accurate by scores as scikit-learn with",
-        _lost,
-        _cosine,
-        {_IN_MEMORY: (5.0, 9.0, 16.0), _ON_DISK: (3.5, 6.0, 11.0)},
+        "By scores",
+        THEIRS,
+        lambda run: 1 - run.cosine,
+        lambda lost: f"{1 - lost:.7f}",
+        {f"{OURS}, in memory": (5.0, 9.0, 16.0), f"{OURS}, disk to disk": (3.5, 6.0, 11.0)},
     ),
     Comparison(
-        "At equal l: smallest cosine",
-        "of scikit-learn's",
-        _lost,
-        _cosine,
-        dict.fromkeys((_IN_MEMORY, _ON_DISK), (1.3, 1.5, 2.5)),
-        same_size=True,
+        "By eigenvalues",
+        SAMPLER,
+        lambda run: run.error,
+        "{:.2%}".format,
+        {"bigkpca, rff": (3.0,), "bigkpca, rff-pca": (3.0,)},
     ),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=60_000)
+    given = arguments(__doc__ or "", argv, rows=60_000, repeats=3, features=2048)
     data = repeated_dataset(given.folder, given.rows)
     rows = np.load(data.replace(".zarr", ".npy"), mmap_mode="r")
     exact = leading_eigenpairs(rows, data, SIGMA, given.folder)
-    runs = runs_of(sides_of(given, data), given.repeats, exact)
+    runs = runs_of(sides_of(given.folder, data, given.size, given.features), given.repeats, exact)
     for path in ("peers-model.zarr", "peers-scores.zarr"):
         shutil.rmtree(given.folder / path, ignore_errors=True)
-    peer = next(side for side in runs if side.name == _THEIRS and side.size == given.size)
-    found = table(
+    title = (
         f"MNIST, {given.rows} rows, {COMPONENTS} components, sigma = {SIGMA:g}, fit + transform; medians of "
-        f"{given.repeats} interleaved runs; the {LEADING} leading components against exact ones",
-        [
-            "what",
-            "l",
-            "seconds",
-            "least to most",
-            f"times as fast as scikit-learn, l = {given.size}",
-            "peak MB",
-            "error of eigenvalues",
-            "of estimates",
-            "smallest cosine",
-        ],
-        [line(side, runs, peer) for side in runs],
+        f"{given.repeats} interleaved runs; the {LEADING} leading components against exact ones"
     )
-    compared = [compare(each, runs) for each in COMPARISONS]
+    header = ["what", "size", "seconds", "peak MB", "error of eigenvalues", "of estimates", "smallest cosine"]
+    found = table(title, header, [line(side, runs[side]) for side in runs])
+    compared = [comparison.compare(runs) for comparison in COMPARISONS]
     return Results((found, *(shown for shown, _ in compared)), tuple(each for _, more in compared for each in more))
-
-
-def line(side: Side, runs: Runs, peer: Side) -> list[Any]:
-    """The line of a side in the table of all."""
-    of_side = runs[side]
-    if not of_side:
-        return [side.name, side.size, "not installed", *[""] * 6]
-    errors = [f"{mean(of_side, of):.3%}" for of in (lambda run: run.error, lambda run: run.estimated)]
-    return [
-        side.name,
-        side.size,
-        statistics.median(seconds(of_side)),
-        spread(seconds(of_side)),
-        statistics.median(neighbouring(runs[peer], of_side)),
-        round(median_peak(of_side)),
-        *errors,
-        _cosine(_lost(of_side)),
-    ]
-
-
-def compare(comparison: Comparison, runs: Runs) -> tuple[Table, list[Measured]]:
-    """A table of ratios of seconds and memory, in memory and from disk to disk, and the targets."""
-    lines, measured = [], list[Measured]()
-    for where, bounds in comparison.bounds.items():
-        ours = {side.size: side for side in runs if side.name == _ours(where)}
-        peers = [side for side in runs if side.name == _THEIRS]
-        for peer, bound in zip(peers, bounds, strict=True):
-            size, named = comparison.size(peer, runs, ours), f"{comparison.equal} l = {peer.size}"
-            fast = Target(f"{where}, {named}: its seconds / bigkpca's", "more", bound, "times")
-            wrong = comparison.shown(comparison.wrong(runs[peer]))
-            if size is None:
-                lines.append([where, peer.size, wrong, "none measured", *[""] * 4])
-                measured.append(fast.measured(None))
-                continue
-            own = runs[ours[size]]
-            found, memory = neighbouring(runs[peer], own), median_peak(own) / median_peak(runs[peer])
-            middle, reached = statistics.median(found), comparison.shown(comparison.wrong(own))
-            lines.append([where, peer.size, wrong, size, reached, middle, spread(found), memory])
-            measured.append(fast.measured(middle))
-            if comparison.same_size:
-                small = Target(f"{where}, {named}: peak memory / its", "less", _MEMORY, "times")
-                measured.append(small.measured(memory))
-    measure = comparison.title.split(": ")[1]
-    header = ["where", "scikit-learn, l", measure, "bigkpca, l", measure, "times as fast", "least to most"]
-    return table(comparison.title, [*header, "share of its memory"], lines), measured
 
 
 if __name__ == "__main__":

@@ -70,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> Results:
     here = found.pop("as it is")
     lines = []
     for name in FITS:
-        cells = []
+        line = [name]
         for other in found.values():
             values, scores = (np.abs(other[f"{name}/{what}"] - here[f"{name}/{what}"]) for what in ("values", "scores"))
             largest = np.abs(here[f"{name}/scores"]).max(axis=0)
             relative = (values / here[f"{name}/values"]).max(), (scores.max(axis=0) / largest).max()
-            cells.append(" / ".join(f"{difference:.0e}" if difference else "0" for difference in relative))
-        lines.append([name, *cells])
+            line.append(" / ".join(f"{difference:.0e}" if difference else "0" for difference in relative))
+        lines.append(line)
     heads = [f"{place} ({other['core']})" for place, other in found.items()]
     title = (
         f"MNIST {given.rows} rows, {given.size} landmarks or features, {COMPONENTS} components, against {here['core']}"

@@ -1,4 +1,4 @@
-"""Rows restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
+"""Array restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import bigkpca
 from benchmarks.common import arguments, covertype, mnist, some_rows, usps
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
-from bigkpca.errors import DominantVariableWarning
+from bigkpca.errors import Array, DominantVariableWarning
 
 COMPONENTS = (2, 5, 10, 50)
 WAYS = ("fixed-point", "ridge")
@@ -28,10 +28,8 @@ TABLES: dict[str, Callable[[], Any]] = {
     "iris": lambda: datasets.load_iris().data,
 }
 
-Rows = np.ndarray[Any, Any]
 
-
-def parts_of(X: Rows, *, standardised: bool) -> tuple[Rows, Rows]:
+def parts_of(X: Array, *, standardised: bool) -> tuple[Array, Array]:
     """Three quarters of the rows to fit, and the rest, at most 1000, to restore."""
     shuffled = X[np.random.default_rng(0).permutation(len(X))].astype(np.float64)
     count = len(X) * 3 // 4
@@ -43,13 +41,13 @@ def parts_of(X: Rows, *, standardised: bool) -> tuple[Rows, Rows]:
     return (train - mean) / scale, (test - mean) / scale
 
 
-def error(model: Any, train: Rows, test: Rows) -> float:
+def error(model: Any, train: Array, test: Array) -> float:
     """Mean squared error of the pre-images of scores, over all entries."""
     model.fit(train)
     return float(np.mean((np.asarray(model.inverse_transform(model.transform(test))) - test) ** 2))
 
 
-def lines_of(name: str, X: Rows, *, standardised: bool) -> Iterator[list[Any]]:
+def lines_of(name: str, X: Array, *, standardised: bool) -> Iterator[list[Any]]:
     """For each number of components: the error of PCA, and of both pre-images by sigma as multiples of it."""
     train, test = parts_of(X, standardised=standardised)
     median = bigkpca.sigma(train)["median"].sigma

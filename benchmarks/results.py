@@ -1,4 +1,4 @@
-"""What a benchmark finds: tables, and figures that a target stands beside."""
+"""What a benchmark finds: tables, and figures with the bounds that they should keep."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Table:
     rows: Sequence[Sequence[Any]]
 
     def printed(self) -> str:
-        """As text, columns aligned."""
+        """As text, with aligned columns."""
         cells = self._cells()
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.header))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
         return "\n".join([self.title, *(line.rstrip() for line in lines)])
 
     def markdown(self) -> str:
-        """As Markdown, the title above it."""
+        """As Markdown, below its title."""
         return f"{self.title}:\n\n{markdown_rows(*self._cells())}"
 
     def _cells(self) -> list[list[str]]:
@@ -32,31 +32,25 @@ class Table:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound that a figure is to keep."""
+    """A figure and its bound. The value is None if the benchmark has no such figure."""
 
     what: str
-    better: Literal["less", "more"]
-    bound: float
-    unit: str
-
-    def measured(self, value: float | None) -> Measured:
-        """The target with the figure that was found; None where there is none."""
-        return Measured(self, None if value is None else float(value))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A target and the figure found."""
-
-    target: Target
     value: float | None
+    kind: Literal["at most", "at least"]
+    bound: float
+    unit: str = "times"
 
     @property
     def reached(self) -> bool:
         """Whether the figure keeps the bound."""
         if self.value is None:
             return False
-        return self.value <= self.target.bound if self.target.better == "less" else self.value >= self.target.bound
+        return self.value <= self.bound if self.kind == "at most" else self.value >= self.bound
+
+    def cells(self) -> list[str]:
+        """The target as a line of a table."""
+        value = "none" if self.value is None else as_cell(float(self.value))
+        return [self.what, f"{self.kind} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ class Results:
     """What one benchmark found."""
 
     tables: tuple[Table, ...]
-    measured: tuple[Measured, ...] = ()
+    targets: tuple[Target, ...] = ()
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:

@@ -1,13 +1,13 @@
-"""Strong scaling on paper: the time of a fit on 1 to 100 workers, from the measured time of its parts.
+"""The time of a fit on 1 to 100 workers of one thread each, calculated from the measured times of its parts.
 
-Each worker has one thread. docs/scaling.md explains the formula. --rows sets how many rows the parts are measured on.
+docs/scaling.md explains the formula. --rows sets how many rows the parts are measured on.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
@@ -16,7 +16,6 @@ import numpy as np
 
 from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, repeated_dataset, seconds_of
 from benchmarks.results import Results, table
-from benchmarks.scheduling import summed
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
 from bigkpca.execution.clusters import open_engine
@@ -26,13 +25,11 @@ from bigkpca.execution.tasks import Carried, Task, group_size
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import moments
 from bigkpca.numerics.moments import ShiftedSums
-from bigkpca.spec import FitSpec, ResolvedFit, resolve
+from bigkpca.spec import FitSpec, resolve
 
 ROWS = (10**7, 10**9)
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 100)
 BLOCK_ROWS = 65_536  # of a fit of so many rows
-OTHER_BLOCKS = tuple(2**power for power in range(13, 20))
-_ENOUGH = 0.8  # efficiency
 NETWORK = 1.25e9  # bytes a second: 10 Gbit/s, assumed
 _NOTHING_BLOCKS, _MOVES = 10_000, 20  # of measured passes, and sums that are moved
 
@@ -51,53 +48,43 @@ class Parts:
     sampled: int  # rows drawn for the sample and for the bounds
     grain: int  # rows of a chunk, which is read whole for each of them
 
-    def seconds(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
+    def seconds(self, n: int, workers: int) -> float:
         """The time of a fit of n rows."""
-        together, groups, _ = groups_of(n, workers, block_rows)
-        busiest = min(n, ceil(groups / workers) * together * block_rows) * self.row
+        blocks = ceil(n / BLOCK_ROWS)
+        together = group_size(blocks, workers)
+        groups = ceil(blocks / together)
+        busiest = min(n, ceil(groups / workers) * together * BLOCK_ROWS) * self.row
         sampling = min(n, self.sampled * self.grain) * self.read / workers
-        scheduling = ceil(n / block_rows) * self.block
-        return self.driver + sampling + max(busiest, scheduling) + self.tree(n, workers, block_rows)
+        return self.driver + sampling + max(busiest, blocks * self.block) + self.tree(blocks, groups, workers)
 
-    def tree(self, n: int, workers: int, block_rows: int = BLOCK_ROWS) -> float:
+    def tree(self, blocks: int, groups: int, workers: int) -> float:
         """What follows the last groups, one of each worker: the levels of subtrees above them, and the way of the sums
         of these subtrees to the driver, which adds them up, one after the other."""
-        _, groups, subtrees = groups_of(n, workers, block_rows)
+        subtrees = len(Pass("fitting", [Task(int, (), 0)] * blocks, workers, adds=True).missing())
         moved = self.move + 8 * moments.entries(self.size) / NETWORK
         of_subtree = ceil(groups / subtrees)
         levels, last = ceil(log2(min(of_subtree, workers))), ceil(min(groups, workers) / of_subtree)
         return (levels + last) * (moved + self.addition)
 
-    def efficiency(self, n: int, workers: int) -> float:
-        """The share of the time of the workers that one worker would have needed."""
-        return self.seconds(n, 1) / (workers * self.seconds(n, workers))
 
-    def best_blocks(self, n: int, workers: int) -> int:
-        """Rows of a block for which the time is shortest; those of the fit unless others save 2 %."""
-        best = min(OTHER_BLOCKS, key=lambda rows: self.seconds(n, workers, rows))
-        return best if self.seconds(n, workers, best) < 0.98 * self.seconds(n, workers) else BLOCK_ROWS
+def nothing(number: int) -> int:
+    """A block without work."""
+    return number
 
 
-def groups_of(n: int, workers: int, block_rows: int) -> tuple[int, int, int]:
-    """Blocks of a group, the number of groups, and the number of subtrees, of which each sends one sum to the
-    driver."""
-    blocks = ceil(n / block_rows)
-    together = group_size(blocks, workers)
-    given = Pass("fitting", [Task(int, (), 0)] * blocks, workers, adds=True)
-    return together, ceil(blocks / together), len(given.missing())
-
-
-def zeros(size: int) -> ShiftedSums:
-    """The sum of a block without work."""
-    zero = np.zeros(size)
-    return ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(size), 0.0, zero, zero)
+def summed(engine: Engine, blocks: int) -> None:
+    """A pass over blocks without work."""
+    tasks = [Task(nothing, (number,), BLOCK_ROWS) for number in range(blocks)]
+    assert engine.total("adding up nothing", tasks) == blocks * (blocks - 1) // 2
 
 
 def measured(given: argparse.Namespace) -> Parts:
     """The parts of a fit on this machine."""
     rows, one_pass = fit_pass(repeated_dataset(given.folder, given.rows), given.size, MEDIAN_DISTANCE)
     n, spec = rows.shape[0], FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
-    fit, threads, few = resolve(spec, rows), Engine(threads=2), zeros(given.size)
+    fit, threads = resolve(spec, rows), Engine(threads=2)
+    zero = np.zeros(given.size)
+    sums = ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(given.size), 0.0, zero, zero)
 
     def median(work: Callable[[], Any]) -> float:
         return statistics.median(seconds_of(work) for _ in range(given.repeats))
@@ -107,23 +94,18 @@ def measured(given: argparse.Namespace) -> Parts:
     with open_engine(workers=2) as cluster:
         summed(cluster, 10)  # workers import on their first task
         block = median(lambda: summed(cluster, _NOTHING_BLOCKS)) / _NOTHING_BLOCKS
-        move = _move(cluster, few)
+        move = _move(cluster, sums)
     return Parts(
         size=given.size,
         row=row,
         read=read,
-        driver=max(whole - passing - _sampled_rows(fit, rows.grain) * read / 2, 0.0),
+        driver=max(whole - passing - min(n, fit.sample * rows.grain) * read / 2, 0.0),
         block=block,
         move=move,
-        addition=median(lambda: few + few),
+        addition=median(lambda: sums + sums),
         sampled=fit.sample,
         grain=rows.grain,
     )
-
-
-def _sampled_rows(fit: ResolvedFit, grain: int) -> int:
-    """Rows in the chunks that are read for the sample."""
-    return min(fit.n, (fit.sample) * grain)
 
 
 def _move(cluster: Engine, value: Any) -> float:
@@ -148,30 +130,6 @@ def _read(rows: Rows) -> None:
         rows.block(start, min(start + height, rows.shape[0]))
 
 
-def lines(parts: Parts, n: int) -> Iterator[list[object]]:
-    """The table for n rows, a line for each number of workers."""
-    for workers in WORKERS:
-        best = parts.best_blocks(n, workers)
-        yield [
-            workers,
-            f"{parts.seconds(n, workers):,.1f}",
-            f"{parts.efficiency(n, workers):.0%}",
-            f"{best:,}",
-            f"{parts.seconds(n, workers, best):,.1f}",
-        ]
-
-
-def _limit(parts: Parts, n: int) -> str:
-    """Where efficiency falls below 80 %."""
-    most = WORKERS[-1]
-    first = next((workers for workers in range(1, most + 1) if parts.efficiency(n, workers) < _ENOUGH), most)
-    whole = parts.seconds(n, first)
-    part = f"the tree takes {parts.tree(n, first):.1f} and the driver {parts.driver:.1f} of {whole:.1f} s"
-    if parts.efficiency(n, first) >= _ENOUGH:
-        return f"efficiency stays above {_ENOUGH:.0%} up to {most} workers, where {part}"
-    return f"efficiency is below {_ENOUGH:.0%} first at {first} workers, where {part}"
-
-
 def main(argv: Sequence[str] | None = None) -> Results:
     given = arguments(__doc__ or "", argv, rows=120_000, repeats=3)
     parts = measured(given)
@@ -187,15 +145,14 @@ def main(argv: Sequence[str] | None = None) -> Results:
             ["two sums added", parts.addition],
         ],
     )
-    computed = [
-        table(
-            f"{n:,} rows in blocks of {BLOCK_ROWS}; {_limit(parts, n)}",
-            ["workers", "seconds", "efficiency", "best block rows", "seconds with these"],
-            list(lines(parts, n)),
-        )
-        for n in ROWS
-    ]
-    return Results((measured_parts, *computed))
+    lines = []
+    for workers in WORKERS:
+        seconds = [parts.seconds(n, workers) for n in ROWS]
+        alone = [parts.seconds(n, 1) for n in ROWS]
+        pairs = zip(seconds, alone, strict=True)
+        lines.append([workers, *(cell for s, one in pairs for cell in (f"{s:,.1f}", f"{one / workers / s:.0%}"))])
+    header = ["workers", *(cell for n in ROWS for cell in (f"{n:,} rows: seconds", "efficiency"))]
+    return Results((measured_parts, table(f"Calculated, in blocks of {BLOCK_ROWS} rows", header, lines)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Unusual rows: KernelPCADetector beside detectors of scikit-learn and pyod, on digits and forest plots whose labels
-they do not see; the share of ordinary rows that it flags; and what weights and one row cost."""
+they do not see; the share of ordinary rows that it flags; and its seconds."""
 
 from __future__ import annotations
 
-import gzip
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -17,28 +16,29 @@ from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
 from benchmarks.common import (
-    MEDIAN_DISTANCE,
-    SHARED,
     arguments,
     covertype,
+    covertype_labels,
     interleaved,
     median_ratio,
     mnist,
+    mnist_labels,
     seconds_of,
+    standardized,
     usps,
     usps_labels,
 )
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Results, Table, Target, table
 from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import Array
 
+_SETS = ("USPS", "MNIST", "covertype")
 _TESTED = 2000  # ordinary rows, and as many unusual ones
 _CONTAMINATION = 0.05
 _ALPHA = 0.01
 _SEEDS, _HALVES = 20, 6000  # rows that are fitted, and as many new ones
 _BEHIND = 0.02  # the most that the mean AUC may be behind that of the best peer with contaminated rows
 _OURS, _LARGEST = "bigkpca", 20_000  # rows that every detector can take
-_SLOWER = 1.05  # the most that weights may cost
 _ONE_ROW, _ROWS_ONE_BY_ONE = 1.0, 300  # milliseconds
 Detect = Callable[[Array, Array], Array]  # from fitted and tested rows, how unusual each tested row is
 
@@ -56,12 +56,8 @@ def labelled(name: str) -> tuple[Array, Array]:
     if name == "USPS":
         return usps(), usps_labels()
     if name == "MNIST":
-        with gzip.open(SHARED / "mnist" / "train-labels-idx1-ubyte.gz") as file:
-            return mnist().astype(np.float32), np.frombuffer(file.read(), np.uint8, offset=8)
-    with np.load(SHARED / "covertype" / "covtype_93k.npz") as file:
-        y = file["y"]
-    X = covertype().astype(np.float32)
-    return (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12), y
+        return mnist().astype(np.float32), mnist_labels()
+    return standardized(covertype()).astype(np.float32), covertype_labels()
 
 
 def tasks(name: str, contamination: float, most: int, classes: int) -> Iterator[Task]:
@@ -112,57 +108,42 @@ def detectors(contamination: float, size: int) -> dict[str, Detect]:
     return found | {"pyod KPCA": lambda X, T: KPCA(random_state=0).fit(X).decision_function(T)}
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=500_000, size=0, most=3000, classes=10)
-    lines, means = [], dict[tuple[str, float], float]()
-    for contamination in (0.0, _CONTAMINATION):
-        known = detectors(contamination, given.size)
-        per_set: dict[str, list[tuple[float, float]]] = {name: [] for name in known}
-        for data in ("USPS", "MNIST", "covertype"):
+def _accuracy(most: int, classes: int, size: int) -> tuple[Table, list[Target]]:
+    """AUC and average precision of each detector, by the share of unusual rows among the fitted ones."""
+    lines, targets = [], []
+    for contamination, behind in ((0.0, 0.0), (_CONTAMINATION, _BEHIND)):
+        known = detectors(contamination, size)
+        means: dict[str, list[Array]] = {name: [] for name in known}  # AUC and precision on each data set
+        for data in _SETS:
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in known}
-            for task in tasks(data, contamination, min(given.most, given.rows), given.classes):
+            for task in tasks(data, contamination, most, classes):
                 for name, detect in known.items():
                     values = detect(task.fitted, task.tested)
                     both = roc_auc_score(task.unusual, values), average_precision_score(task.unusual, values)
-                    found[name].append((float(both[0]), float(both[1])))
-            for name, pairs in found.items():
-                per_set[name].append((float(np.mean([a for a, _ in pairs])), float(np.mean([p for _, p in pairs]))))
-                print(data, contamination, name, per_set[name][-1], flush=True)
-        for name, pairs in per_set.items():
-            means[name, contamination] = float(np.mean([a for a, _ in pairs]))
+                    found[name].append(both)
+            for name, of_classes in found.items():
+                means[name].append(np.mean(of_classes, axis=0))
+                print(data, contamination, name, means[name][-1], flush=True)
+        aucs = {name: float(np.mean([auc for auc, _ in pairs])) for name, pairs in means.items()}
+        for name, pairs in means.items():
             cells = [f"{auc:.3f}, {precision:.3f}" for auc, precision in pairs]
-            lines.append([f"{contamination:.0%}", name, *cells, f"{means[name, contamination]:.3f}"])
-    accuracy = table(
-        f"AUC and average precision, means over classes; at most {given.most:,} rows fitted",
-        ["unusual among fitted", "detector", "USPS", "MNIST", "covertype", "mean AUC"],
-        lines,
-    )
-    measured = []
-    for contamination, behind in ((0.0, 0.0), (_CONTAMINATION, _BEHIND)):
-        best = max(value for (name, share), value in means.items() if share == contamination and name != _OURS)
+            lines.append([f"{contamination:.0%}", name, *cells, f"{aucs[name]:.3f}"])
+        ahead = aucs[_OURS] - max(value for name, value in aucs.items() if name != _OURS)
         what = f"mean AUC with {contamination:.0%} unusual rows among the fitted ones, less that of the best peer"
-        measured.append(Target(what, "more", -behind, "").measured(means[_OURS, contamination] - best))
-    alarms, share = _false_alarms(min(_HALVES, given.rows), given.repeats)
-    measured.append(Target("runs whose share of false alarms is within the range", "more", 0.95, "").measured(share))
-    speed, faster = _speed(given.rows, given.size, given.repeats)
-    for name, times in faster.items():
-        measured.append(Target(f"times as fast as {name} on {given.rows:,} rows", "more", 1, "").measured(times))
-    costs, slower = _costs(given.rows, [given.size] if given.size else [500, 1000], given.repeats)
-    for name, ratio in slower.items():
-        measured.append(Target(f"time of a fit {name}, in times without", "less", _SLOWER, "").measured(ratio))
-    one = _one_row(given.rows, given.size)
-    measured.append(Target("one row, median", "less", _ONE_ROW, "ms").measured(one))
-    return Results((accuracy, alarms, speed, costs), tuple(measured))
+        targets.append(Target(what, ahead, "at least", -behind, ""))
+    title = f"AUC and average precision, means over classes; at most {most:,} rows fitted"
+    header = ["unusual among fitted", "detector", *_SETS, "mean AUC"]
+    return table(title, header, lines), targets
 
 
-def _false_alarms(count: int, repeats: int) -> tuple[Any, float]:
-    """The share of ordinary new rows above the limit, and the share of runs in which it is within the range: 95 % of
-    all runs, so by chance fewer in two of five sets of 100."""
+def _false_alarms(count: int, repeats: int) -> tuple[Table, Target]:
+    """The share of ordinary new rows above the limit, and how often it is within the range: in 95 % of all runs, so by
+    chance less often in two of five sets of 100."""
     rng = np.random.default_rng(0)
     heavy = rng.standard_t(2, size=(20_000, 10)) @ rng.normal(size=(10, 10))
     curve = rng.uniform(0, 9, 20_000)
     roll = np.column_stack([curve * np.cos(curve), rng.uniform(0, 9, 20_000), curve * np.sin(curve)])
-    sets = {name: labelled(name)[0] for name in ("USPS", "MNIST", "covertype")} | {"Student t": heavy, "roll": roll}
+    sets = {name: labelled(name)[0] for name in _SETS} | {"Student t": heavy, "roll": roll}
     lines, within = [], []
     for name, X in sets.items():
         shares = []
@@ -178,7 +159,8 @@ def _false_alarms(count: int, repeats: int) -> tuple[Any, float]:
     title = (
         f"Share of new rows flagged with alpha = {_ALPHA:.0%}; within the range in {share:.0%} of {len(within)} runs"
     )
-    return table(title, ["data", "mean", "least to most"], lines), share
+    target = Target("runs whose share of false alarms is within the range", share, "at least", 0.95, "")
+    return table(title, ["data", "mean", "least to most"], lines), target
 
 
 def _many_rows(rows: int) -> Array:
@@ -188,7 +170,7 @@ def _many_rows(rows: int) -> Array:
     return X + np.random.default_rng(1).normal(scale=0.01, size=X.shape).astype(np.float32)
 
 
-def _speed(rows: int, size: int, repeats: int) -> tuple[Any, dict[str, float]]:
+def _speed(rows: int, size: int, repeats: int) -> tuple[Table, list[Target]]:
     """Seconds of a fit and of the statistics of the same rows, and how many times as fast ours is as each peer that
     takes so many."""
     X = _many_rows(rows)
@@ -208,37 +190,28 @@ def _speed(rows: int, size: int, repeats: int) -> tuple[Any, dict[str, float]]:
         ["detector", f"{len(fewer):,} rows", f"{rows:,} rows, median of {repeats}"],
         lines,
     )
-    return shown, {name: median_ratio(values, seconds[_OURS]) for name, values in seconds.items() if name != _OURS}
+    return shown, [
+        Target(f"times as fast as {name} on {rows:,} rows", median_ratio(took, seconds[_OURS]), "at least", 1)
+        for name, took in seconds.items()
+        if name != _OURS
+    ]
 
 
-def _costs(rows: int, sizes: Sequence[int], repeats: int) -> tuple[Any, dict[str, float]]:
-    """Seconds of a fit of MNIST in memory without weights and with weights, and the ratios."""
-    X = mnist()[:rows].astype(np.float32)
-    weights = np.random.default_rng(0).exponential(size=len(X))
-    lines, slower = [], {}
-    for size in sizes:
-        kpca = KernelPCA(20, size=size, sigma=MEDIAN_DISTANCE, random_state=0)
-        timed: dict[str, Callable[[], float]] = {
-            "fit": partial(seconds_of, partial(kpca.fit, X)),
-            "weights": partial(seconds_of, partial(kpca.fit, X, None, weights)),
-        }
-        seconds = interleaved(repeats, **timed)
-        slower[f"with weights, {size} landmarks"] = median_ratio(seconds["weights"], seconds["fit"])
-        lines.append([size, *(statistics.median(values) for values in seconds.values())])
-    shown = table(
-        f"Seconds of a fit of {len(X):,} rows of MNIST in memory, medians of {repeats}",
-        ["landmarks", "fit", "fit with weights"],
-        lines,
-    )
-    return shown, slower
-
-
-def _one_row(rows: int, size: int) -> float:
-    """Milliseconds in which `predict` takes one row, the median."""
+def _one_row(rows: int, size: int) -> Target:
+    """The median milliseconds in which `predict` takes one row."""
     X = _many_rows(min(rows, _LARGEST))
     detector = KernelPCADetector(_kpca(size)).fit(X)
     taken = [seconds_of(partial(detector.predict, X[i : i + 1])) for i in range(min(len(X), _ROWS_ONE_BY_ONE))]
-    return 1e3 * statistics.median(taken)
+    return Target("one row, median", 1e3 * statistics.median(taken), "at most", _ONE_ROW, "ms")
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    given = arguments(__doc__ or "", argv, rows=500_000, size=0, most=3000, classes=10)
+    accuracy, targets = _accuracy(min(given.most, given.rows), given.classes, given.size)
+    alarms, within = _false_alarms(min(_HALVES, given.rows), given.repeats)
+    speed, faster = _speed(given.rows, given.size, given.repeats)
+    targets += [within, *faster, _one_row(given.rows, given.size)]
+    return Results((accuracy, alarms, speed), tuple(targets))
 
 
 if __name__ == "__main__":

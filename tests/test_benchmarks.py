@@ -2,32 +2,30 @@
 
 import json
 import re
-import sys
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from sklearn import decomposition
-from sklearn.metrics import pairwise
 
 from benchmarks import __main__ as command
-from benchmarks import device, machine, peers, scheduling, sides, suite
-from benchmarks.common import Eigenpairs, child
-from benchmarks.page import as_json, markdown
+from benchmarks import page, peers, suite
+from benchmarks.common import Eigenpairs, child, mnist, repeated_digits
+from benchmarks.peers import Comparison, Run, Side
 from benchmarks.results import Results, Table, Target
-from benchmarks.sides import Run, Side
-from benchmarks.sources import complexity, error_bounds, example2
+from benchmarks.sources import complexity, error_bounds
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca import KernelPCA, kernels
-from bigkpca.data.devices import Device
 from tests.helpers.files import ROOT, shared_file
 
 # More than six seconds each: sweeps, and those that start many processes.
-LONG = {"accuracy", "automatic_size", "chaos", "comparison", "containers"}
-LONG |= {"denoise", "drift", "exact_held", "memory", "peers", "processors", "random_features", "scaling"}
-LONG |= {"exact", "nights", "reconstruction", "scale", "startup", "unusual_rows"}
+LONG = {"accuracy", "chaos", "containers", "denoise", "drift", "exact", "memory", "nights", "peers", "processors"}
+LONG |= {"reconstruction", "scale", "scaling", "startup", "unusual_rows"}
+DATA = {  # beside MNIST
+    "usps/usps_int16.npz": {"accuracy", "classifier", "denoise", "drift", "reconstruction", "subspace", "unusual_rows"},
+    "covertype/covtype_93k.npz": {"accuracy", "drift", "fit_pass", "reconstruction", "subspace", "unusual_rows"},
+    "flights/flights_200k.csv.gz": {"flights", "subspace"},
+}
 
 
 def at_toy_size(each):
@@ -45,37 +43,19 @@ def test_names_that_benchmarks_import_exist_also_in_the_programs_that_they_start
 
 
 @pytest.mark.parametrize("each", [at_toy_size(each) for each in (*CENTRAL, *FURTHER)])
-def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, capsys):
+def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, monkeypatch, capsys):
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    if each.name in (
-        "accuracy",
-        "automatic_size",
-        "classifier",
-        "denoise",
-        "drift",
-        "landmarks",
-        "random_features",
-        "reconstruction",
-    ):
-        shared_file("usps", "usps_int16.npz")
-    if each.name in ("accuracy", "automatic_size", "drift", "fit_pass", "landmarks", "reconstruction"):
-        shared_file("covertype", "covtype_93k.npz")
-    if each.name == "flights":
-        shared_file("flights", "flights_200k.csv.gz")
+    for file in (file for file, names in DATA.items() if each.name in names):
+        shared_file(*file.split("/"))
+    monkeypatch.setattr(peers, "SHARES", (0.3, 1))
+    monkeypatch.setattr(peers, "FEATURES", (0.5,))
     found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
     printed = capsys.readouterr().out
     assert found.tables
     assert all(table.printed() in printed for table in found.tables)
+    assert all(len(target.cells()) == 4 for target in found.targets)
     assert str(each.rows) in printed
     assert "nan" not in printed
-
-
-SPEED = Target("speed", "more", 3.0, "times")
-
-
-def outcome_of(*values, measured=()):
-    """Of a benchmark with one table of these values."""
-    return Outcome("residual", 1.0, Results((Table("T", ["n"], [values]),), tuple(measured)), None)
 
 
 def test_a_table_is_markdown_with_bars_escaped_or_aligned_and_a_target_is_reached_up_to_its_bound():
@@ -83,99 +63,74 @@ def test_a_table_is_markdown_with_bars_escaped_or_aligned_and_a_target_is_reache
     lines = "Times of a|b:", "", "| what | seconds |", "| --- | --- |", r"| a\|b | 1.23 |", "| c | 12 |"
     assert shown.markdown().splitlines() == [*lines]
     assert Table("T", ["what", "s"], [["longer", 2.0]]).printed() == "T\nwhat    s\nlonger  2"
-    for better, expected in (("less", [True, True, False, False]), ("more", [False, True, True, False])):
-        target = Target("speed", better, 4.0, "times")
-        assert [target.measured(value).reached for value in (3.9, 4.0, 4.1, None)] == expected
+    for kind, expected in (("at most", [True, True, False, False]), ("at least", [False, True, True, False])):
+        assert [Target("speed", value, kind, 4.0).reached for value in (3.9, 4.0, 4.1, None)] == expected
+    assert Target("speed", 2.5, "at least", 3.0).cells() == ["speed", "at least 3 times", "2.5", "no"]
+    assert Target("share", None, "at most", 0.5, "").cells() == ["share", "at most 0.5", "none", "no"]
 
 
-def test_the_page_begins_with_machine_and_targets_and_shows_every_table_and_json_has_its_figures():
-    measured = [
-        Target("seconds of a fit", "less", 2.0, "s").measured(1.5),
-        SPEED.measured(2.5),
-        Target("speed at equal error", "more", 3.0, "times").measured(None),
-    ]
-    found = [outcome_of(7, measured=measured), Outcome("exact", 2.0, None, "OSError: full")]
-    page = markdown({"processor": "fast"}, found, toy=False)
-    assert page.index("| processor | fast |") < page.index("## Targets") < page.index("## residual")
-    assert "| seconds of a fit | at most 2 s | 1.5 s | yes |" in page
-    assert "| speed | at least 3 times | 2.5 times | no |" in page
-    assert "| speed at equal error | at least 3 times | none | no |" in page
-    assert "T:\n\n| n |\n| --- |\n| 7 |\n" in page
-    assert "It failed: `OSError: full`" in page
-    assert "toy size (`--quick`)" not in page
-    assert "toy size (`--quick`)" in markdown({}, found, toy=True)
-
-    found = [outcome_of(np.int64(7), np.float32(0.5), measured=[SPEED.measured(np.float64(4.0))])]
-    read = json.loads(as_json({"processor": "fast"}, found, toy=True))
-    assert read["machine"] == {"processor": "fast"}
-    (only,) = read["benchmarks"]
-    assert only["results"]["tables"] == [{"title": "T", "header": ["n"], "rows": [[7, 0.5]]}]
-    (target,) = only["results"]["measured"]
-    assert (target["value"], target["reached"]) == (4.0, True)
+def test_a_benchmark_that_fails_is_noted():
+    found = suite.outcome("no_such_benchmark", [])
+    assert found.results is None
+    assert found.error == "ModuleNotFoundError: No module named 'benchmarks.no_such_benchmark'"
+    section = page.entry(Outcome("exact", 2.0, None, "OSError: full"), "1234567890abc")["section"]
+    assert section[0] == "`python -m benchmarks.exact`, 2 s. Commit 1234567890."
+    assert section[-1] == "It failed: `OSError: full`"
 
 
-def test_a_benchmark_that_fails_is_noted_and_the_others_run():
-    for failure in (ValueError("no such row"), SystemExit(3)):
-
-        def runner(name, argv, failure=failure):
-            if name == "peers":
-                raise failure
-            return Results((Table(name, ["n"], [[len(argv)]]),))
-
-        first, second = suite.outcomes(CENTRAL[:2], lambda each: ["--rows", "3"], runner)
-        assert (first.name, first.results) == ("peers", None)
-        assert first.error == f"{type(failure).__name__}: {failure}"
-        assert (second.error, second.results) == (None, Results((Table("share_of_pass", ["n"], [[2]]),)))
+SPEED = Target("speed", 4.0, "at least", 3.0)
 
 
-def test_the_command_writes_what_is_finished_and_ends_with_1_if_something_failed(tmp_path, monkeypatch, capsys):
-    def fake(chosen, argv_of):
-        assert [each.name for each in chosen] == ["residual", "exact"]
-        assert argv_of(chosen[1])[:2] == ["--rows", "3000"]
-        yield outcome_of(7)
-        assert "| 7 |" in (tmp_path / "benchmarks.md").read_text()
-        yield Outcome("exact", 2.0, None, "OSError: full")
-
-    monkeypatch.setattr(command, "outcomes", fake)
-    assert command.main(["residual", "exact", "--quick", "--out", str(tmp_path)]) == 1
-    assert "failed: exact" in capsys.readouterr().out
-    read = json.loads((tmp_path / "benchmarks.json").read_text())
-    assert [each["error"] for each in read["benchmarks"]] == [None, "OSError: full"]
-    assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*read["machine"]}
-
-
-def test_benchmarks_that_run_again_keep_the_figures_of_the_others(tmp_path, monkeypatch, capsys):
-    runs = iter([[outcome_of(7, measured=[SPEED.measured(4.0)])], [Outcome("peers", 1.0, None, "E")]])
-    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: next(runs))
-    now = {"processor": "fast", "commit": "1234567890abc", "date": "today"}
-    monkeypatch.setattr(command, "described", lambda: now)
-    assert command.main(["residual", "--out", str(tmp_path)]) == 0
-    now = {**now, "commit": "fedcba", "date": "tomorrow"}
-    assert command.main(["peers", "--out", str(tmp_path)]) == 1
-    page = (tmp_path / "benchmarks.md").read_text()
-    places = [page.index(text) for text in ("## peers", "## residual", "At commit 1234567890.", "| 7 |")]
-    assert places == sorted(places)
-    assert "| speed | at least 3 times | 4 times | yes |" in page
-    now = {**now, "processor": "slow"}
-    with pytest.raises(SystemExit, match="2"):
-        command.main(["peers", "--out", str(tmp_path)])
-    assert "it holds figures of another machine" in capsys.readouterr().err
-
-
-def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed_or_have_options_of_their_own(
+def test_the_page_has_the_machine_the_targets_and_every_table_and_keeps_figures_that_are_not_run_again(
     tmp_path, monkeypatch, capsys
 ):
+    came = {
+        "serving": Outcome("serving", 1.0, Results((Table("T", ["n"], [[7]]),), (SPEED,)), others=0.25),
+        "exact": Outcome("exact", 2.0, None, "OSError: full"),
+        "peers": Outcome("peers", 1.0, Results((Table("U", ["n"], [[8]]),))),
+    }
+    asked = {}
+    monkeypatch.setattr(command, "outcome", lambda name, argv: asked.update({name: argv}) or came[name])
+    now = {"processor": "fast", "commit": "1234567890abc", "date": "today"}
+    monkeypatch.setattr(command, "described", lambda: now)
+    out = ["--out", str(tmp_path)]
+    assert command.main(["serving", "exact", *out]) == 1
+    assert "failed: exact" in capsys.readouterr().out
+    assert asked["serving"] == ["--folder", str(tmp_path)]
+    now = {**now, "commit": "fedcba", "date": "tomorrow"}
+    assert command.main(["peers", *out]) == 0
+    written = (tmp_path / "benchmarks.md").read_text()
+    parts = ["| processor | fast |", "## Targets", "## peers", "Commit fedcba.", "| 8 |", "## serving"]
+    parts += ["kept 0.25 cores busy. Commit 1234567890.", "T:\n\n| n |\n| --- |\n| 7 |\n", "## exact"]
+    assert [written.index(part) for part in parts] == sorted(written.index(part) for part in parts)
+    assert "| speed | at least 3 times | 4 | yes |" in written
+    assert "toy size (`--quick`)" not in written
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["peers", "--quick", *out])
+    now = {**now, "processor": "slow"}
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["peers", *out])
+    assert capsys.readouterr().err.count("holds figures of another machine") == 2
+    assert command.main(["peers", "--quick", "--out", str(tmp_path / "toy")]) == 0
+    assert asked["peers"][:2] == ["--rows", "3000"]
+    assert "toy size (`--quick`)" in (tmp_path / "toy" / "benchmarks.md").read_text()
+    assert json.loads((tmp_path / "toy" / "benchmarks.json").read_text())["toy"]
+
+
+def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed(tmp_path, monkeypatch, capsys):
     ran = []
-    monkeypatch.setattr(command, "outcomes", lambda chosen, argv_of: ran.append(chosen) or [])
-    for more in ([], ["--all"]):
-        assert command.main([*more, "--out", str(tmp_path)]) == 0
-    assert [[*chosen] for chosen in ran] == [[*CENTRAL], [*CENTRAL, *FURTHER]]
+    monkeypatch.setattr(command, "outcome", lambda name, argv: ran.append(name) or Outcome(name, 1.0, None, "none"))
+    for more, expected in (([], CENTRAL), (["--all"], (*CENTRAL, *FURTHER))):
+        ran.clear()
+        assert command.main([*more, "--out", str(tmp_path)]) == 1
+        assert ran == [each.name for each in expected]
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     scripts = {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")}
-    assert scripts == {each.name for each in (*CENTRAL, *FURTHER)} | {"preimage_pictures", "scheduling", "task_stream"}
+    assert scripts == {*ran}
+    assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*page.described()}
 
 
 def test_a_process_that_fails_says_so(capfd):
@@ -184,15 +139,18 @@ def test_a_process_that_fails_says_so(capfd):
     assert "broken" in capfd.readouterr().err
 
 
-def run_of(seconds=1.0, peak=1.0, error=0.5, cosine=0.5):
-    """A run whose estimates are half as wrong as its eigenvalues."""
-    return Run(seconds, peak, error, error / 2, cosine)
+def test_repeated_digits_are_the_same_in_parts_and_shifted_in_each_copy():
+    shared_file("mnist", "train-images-idx3-ubyte.gz")
+    found, digits = repeated_digits(59_990, 20), mnist()
+    np.testing.assert_array_equal(found[:10], digits[-10:])
+    shifted = np.roll(digits[:10].reshape(-1, 28, 28), 1, axis=1).reshape(10, 784)
+    np.testing.assert_array_equal(found[10:], shifted)
 
 
 def test_the_smallest_size_that_is_as_accurate_is_chosen():
     errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
     for error, size in {0.021: 500, 0.02: 1000, 0.019: 1000, 0.009: None, 0.04: 400}.items():
-        assert sides.smallest_as_accurate(error, errors) == size
+        assert peers.smallest_as_accurate(error, errors) == size
 
 
 def test_the_smallest_cosine_is_that_of_the_largest_angle_between_spans_however_scores_are_mixed_and_scaled():
@@ -200,108 +158,50 @@ def test_the_smallest_cosine_is_that_of_the_largest_angle_between_spans_however_
     axes, _ = np.linalg.qr(rng.normal(size=(40, 4)))
     turned = np.column_stack([axes[:, 0], np.cos(angle) * axes[:, 1] + np.sin(angle) * axes[:, 3]])
     scores = (turned @ rng.normal(size=(2, 2))).astype(np.float32)
-    assert sides.smallest_cosine(scores, axes[:, :2]) == pytest.approx(np.cos(angle), abs=1e-6)
+    assert peers.smallest_cosine(scores, axes[:, :2]) == pytest.approx(np.cos(angle), abs=1e-6)
 
 
 @pytest.mark.parametrize("held", [0, 10_000])
 def test_exact_eigenpairs_are_those_of_the_dense_matrix_and_computed_once(held, tmp_path, monkeypatch):
-    monkeypatch.setattr(sides, "_HELD", held)
+    monkeypatch.setattr(peers, "_HELD", held)
     X = np.random.default_rng(0).normal(size=(300, 30)).astype(np.float32)
-    found = sides.leading_eigenpairs(X, X, 6.0, tmp_path)
+    found = peers.leading_eigenpairs(X, X, 6.0, tmp_path)
     K = kernels.Gaussian(6.0).gram(X.astype(np.float64))
     K = K - K.mean(axis=0)
     values, vectors = np.linalg.eigh(K - K.mean(axis=1)[:, None])
     np.testing.assert_allclose(found.values, values[::-1][:20], rtol=1e-5)
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-6)
-    assert sides.smallest_cosine(vectors[:, ::-1][:, :20], found.vectors) == pytest.approx(1, abs=1e-6)
-    monkeypatch.setattr(sides, "fit_rows", None)
-    kept = sides.leading_eigenpairs(X, None, 6.0, tmp_path)
+    assert peers.smallest_cosine(vectors[:, ::-1][:, :20], found.vectors) == pytest.approx(1, abs=1e-6)
+    monkeypatch.setattr(peers, "fit_rows", None)
+    kept = peers.leading_eigenpairs(X, None, 6.0, tmp_path)
     assert all(map(np.array_equal, kept, found))
 
 
-@pytest.fixture
-def made_up_runs():
-    """Two rounds in which the machine is twice as slow in the second; ours have an eighth of the error of the peer, and
-    a third of its 1 - cosine; with 2000 of ours as exact as they get."""
-    ours = [Side("bigkpca, k-means, in memory", size, "", ()) for size in (500, 1000, 2000, 4000)]
-    theirs = [Side("scikit-learn", size, "", ()) for size in (1000, 2000, 4000)]
+def test_peers_are_compared_at_equal_accuracy_by_ratios_of_neighbouring_runs():
+    """The machine is twice as slow in the second round; ours have a quarter of the error of the peer."""
 
-    def runs(side, parts, lost, error, seconds, peak):
-        size = min(side.size, parts)
-        return [run_of(slow * seconds, peak, error / size, 1 - lost / size) for slow in (1, 2)]
+    def runs(size, error, seconds, memory):
+        return [Run(slow * seconds, memory, error / size, 0.0, 0.0) for slow in (1, 2)]
 
-    found = {side: runs(side, 2000, 1.0, 2.0, side.size / 500, 400.0) for side in ours}
-    return found | {side: runs(side, 4000, 3.0, 8.0, (side.size / 500) ** 2, 1000.0) for side in theirs}
-
-
-def test_peers_are_compared_at_equal_eigenvalues_scores_and_sizes_by_ratios_of_neighbouring_runs(made_up_runs):
-    sizes, measured = {}, {}
-    for comparison in peers.COMPARISONS:
-        only = replace(comparison, bounds={"in memory": comparison.bounds["in memory"]})
-        shown, found = peers.compare(only, made_up_runs)
-        sizes[comparison.title] = [row[3] for row in shown.rows]
-        measured[comparison.title] = [each.value for each in found]
-        assert [row[1] for row in shown.rows] == [1000, 2000, 4000]
-        assert shown.rows[0][6] == f"{shown.rows[0][5]:g} to {shown.rows[0][5]:g}"
-    assert [*sizes.values()] == [[500, 500, 1000], [500, 1000, 2000], [1000, 2000, 4000]]
-    assert [*measured.values()] == [[4, 16, 32], [4, 8, 16], [2, 0.4, 4, 0.4, 8, 0.4]]
-    none = replace(comparison, same_size=False, wrong=lambda runs: -runs[0].peak, bounds={"in memory": (1, 2, 3)})
-    shown, found = peers.compare(none, made_up_runs)
-    assert [row[3] for row in shown.rows] == ["none measured"] * 3
-    assert [each.value for each in found] == [None] * 3
+    ours = {Side("ours", size, "", ()): runs(size, 2.0, size / 500, 400.0) for size in (500, 1000)}
+    theirs = {Side("peer", size, "", ()): runs(size, 8.0, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 8000)}
+    bounds = {"ours": (3.0, 17.0, 9.0)}
+    shown, targets = Comparison("By error", "peer", lambda run: run.error, str, bounds).compare({**ours, **theirs})
+    assert [row[3] for row in shown.rows] == [500, 500, "none measured"]
+    assert shown.rows[0][5:] == [4.0, "4 to 4", 0.4]
+    assert [(each.value, each.reached) for each in targets] == [(4, True), (16, False), (None, False)]
 
 
-def test_the_figures_of_a_run_are_compared_with_the_exact_eigenpairs():
-    code = "took, values, estimates = 7.0, np.array([9.0, 4.0]), np.array([10.0, 4.5])\nscores = np.eye(4)[:, [1, 0]]"
-    side = Side("a", 1, f"import json, sys\nimport numpy as np\nleading = sys.argv[-1]\n{code}", ())
-    exact = Eigenpairs(np.array([10.0, 5.0]), np.eye(4)[:, :2])
-    ((run,),) = sides.runs_of([side], 1, exact).values()
-    assert (run.seconds, run.error, run.estimated, run.cosine) == pytest.approx((7.0, 0.15, 0.05, 1.0))
-    assert run.peak > 1
-
-
-def runs_at_once(asked, repeats, monkeypatch, printed):
-    """Sides that run without a process, with the scores of exact eigenvectors."""
-
-    def child(code, *argv):
-        np.save(argv[-1], np.eye(3))
-        return json.dumps([printed(code, argv[-2]), [1.0] * 3, [1.0] * 3]), 3.0
-
-    monkeypatch.setattr(sides, "child", child)
-    return sides.runs_of(asked, repeats, Eigenpairs(np.ones(3), np.eye(3)))
-
-
-def test_peers_that_lie_apart_are_found_there_and_nowhere_else(tmp_path, monkeypatch):
-    (tmp_path / "a_peer").mkdir()
-    monkeypatch.setattr(sides, "PEERS", tmp_path)
-    apart, alone = Side("a", 1, "code", (), needs="a_peer"), Side("b", 1, "code", ())
-    found = runs_at_once([apart, alone], 1, monkeypatch, lambda code, seed: float(str(tmp_path) in code))
-    assert [found[each][0].seconds for each in (apart, alone)] == [1.0, 0.0]
-
-
-def test_sides_run_in_turn_with_one_seed_a_turn_and_slow_ones_once(monkeypatch):
-    ran = []
-    asked = [Side("a", 1, "a", ()), Side("b", 1, "b", (), once=True), Side("c", 1, "c", (), needs="no_such_package")]
-    found = runs_at_once(asked, 2, monkeypatch, lambda code, seed: ran.append(code[0] + seed) or 1.0)
-    assert ran == ["a0", "b0", "a1"]
-    assert [len(found[side]) for side in asked] == [2, 1, 0]
-    assert sides.neighbouring(found[asked[0]], found[asked[1]]) == [1.0]
-    assert peers.line(asked[2], found, asked[0])[2] == "not installed"
-
-
-def test_cores_of_others_are_what_the_machine_used_without_this_process(monkeypatch):
-    busy = iter([10.0, 16.0, None, 3.0])
-    clock = iter([100.0, 104.0])
-    monkeypatch.setattr(machine, "_seconds_of_others", lambda: next(busy))
-    monkeypatch.setattr(machine.time, "monotonic", lambda: next(clock, 0.0))
-    assert machine.cores_of_others()() == 1.5
-    assert machine.cores_of_others()() is None
-
-
-@pytest.mark.full
-def test_scheduling_prints_the_cost_of_a_block(capsys):
-    scheduling.main(["--blocks", "100", "300", "--repeats", "1"])
-    assert re.search(r"^300 +19660800 +", capsys.readouterr().out, re.M)
+def test_sides_run_in_turn_and_their_figures_are_compared_with_the_exact_eigenpairs():
+    code = "import json, sys\nimport numpy as np\nleading, seed = sys.argv[-1], int(sys.argv[-2])\ntook = 7.0 + seed\n"
+    code += "values, estimates = np.array([9.0, 4.0]), np.array([10.0, 4.5])\nscores = np.eye(4)[:, [1, 0]]"
+    sides = [Side("a", 1, code, ()), Side("b", 1, code, ())]
+    found = peers.runs_of(sides, 2, Eigenpairs(np.array([10.0, 5.0]), np.eye(4)[:, :2]))
+    assert [*found] == sides
+    for runs in found.values():
+        assert [run.seconds for run in runs] == [7.0, 8.0]
+        assert (runs[0].error, runs[0].estimated, runs[0].cosine) == pytest.approx((0.15, 0.05, 1.0))
+        assert runs[0].peak > 1
 
 
 def test_the_bounds_of_the_thesis_are_at_the_probability_that_is_left():
@@ -334,8 +234,7 @@ def test_errors_of_a_small_example_are_those_of_dense_matrices():
     assert lines["Nyström, 2 |A'A - C_A C_A'|"][0] == pytest.approx(
         2 * np.linalg.norm(A.T @ A - 10 * drawn.T @ drawn, 2)
     )
-    for name, factor in (("(n/l) CC'|_F", 10), ("CC'|_F, as printed", 1)):
-        assert lines[f"columns, |KK' - {name}"][0] == pytest.approx(np.linalg.norm(K @ K - factor * C @ C.T))
+    assert lines["columns, |KK' - (n/l) CC'|_F"][0] == pytest.approx(np.linalg.norm(K @ K - 10 * C @ C.T))
     assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
 
 
@@ -344,36 +243,3 @@ def test_the_exponent_of_the_growth_is_without_what_does_not_grow():
     for power in (0.5, 1.0, 2.0):
         assert complexity.of_growth(sizes, [7 + 2 * n**power for n in sizes]) == pytest.approx(power)
     assert complexity.of_growth(sizes, [3.0, 3.0, 2.9, 3.5]) is None
-
-
-def test_a_claim_is_counted_in_the_seeds_in_which_it_holds():
-    found = {"a": np.array([[1.0, 2.0], [5.0, 6.0], [1.0, 1.0]]), "b": np.full((3, 2), 4.0)}
-
-    def claims(given):
-        return [("a is below b", bool(np.median(given["a"]) < np.median(given["b"])), "")]
-
-    assert example2.with_seeds(claims, found) == [(("a is below b", True, ""), "2 of 3")]
-
-
-@pytest.mark.full
-def test_each_device_is_measured_beside_bare_products_and_a_gpu_beside_cuml_and_targets(tmp_path, monkeypatch):
-    shared_file("mnist", "train-images-idx3-ubyte.gz")
-    monkeypatch.setattr(device, "accelerators", lambda: [Device("array_api_strict", "cpu")])
-    monkeypatch.setattr(device, "find_spec", lambda name: name == "cuml" or None)
-    monkeypatch.setitem(sys.modules, "cuml.metrics", pairwise)
-    monkeypatch.setitem(sys.modules, "cuml.decomposition", decomposition)
-    found = device.main(["--rows", "300", "--size", "60", "--repeats", "1", "--folder", str(tmp_path)])
-    lines = {(row[0], row[1]): row for row in found.tables[0].rows}
-    gpu = "array_api_strict:cpu"
-    on_cpu = ["pass of a fit", "pass of a fit, bare products", "fit", "scores", "scores, bare products"]
-    on_cpu += ["Gram product", "Gram product, bare products"]
-    there = {f"{name}, rows there" for name in ("pass of a fit", "fit", "scores", "Gram product", "exact fit")}
-    assert {name for name, place in lines if place == gpu} == {*on_cpu, "exact fit", "kernels and PCA of cuML", *there}
-    assert {name for name, place in lines if place != gpu} == {*on_cpu}
-    ours, bare = lines["pass of a fit", gpu], lines["pass of a fit, bare products", gpu]
-    here = lines["pass of a fit", "NumPy, two threads"]
-    assert ours[6:8] == [4 * 784, 2 * (784 * 60 + 60 * 60) / 1e6]
-    assert ours[8] == pytest.approx(300 * ours[7] / 1000 / ours[3])
-    assert ours[-2:] == pytest.approx([100 * bare[3] / ours[3], here[3] / ours[3]], abs=0.006)
-    figures = [*ours[-2:], lines["exact fit", gpu][3]]
-    assert [each.value for each in found.measured] == pytest.approx(figures, abs=0.006)

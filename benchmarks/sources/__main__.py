@@ -1,4 +1,4 @@
-"""Runs every script of the package, one after the other, and says where their figures are."""
+"""Runs every script of the package, one after the other, and prints where their figures are."""
 
 from __future__ import annotations
 
@@ -8,26 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 SCRIPTS = (  # in the order of the thesis, then the other sources
-    "low_rank_image",
-    "contours",
-    "usps_scatter",
-    "usps_preimages",
-    "preimage_starts",
-    "complexity",
-    "error_bounds",
-    "example1",
-    "large_sizes",
-    "example2",
-    "side_claims",
-    "random_draws",
-    "polynomial_toy",
-    "denoising",
-    "nearest_mean",
-    "regression",
-    "basic_patterns",
-    "explicit_maps",
-    "principal_axes",
-    "dna_similarities",
+    *("low_rank_image", "contours", "usps_scatter", "usps_preimages", "preimage_starts", "complexity"),
+    *("error_bounds", "example1", "large_sizes", "example2", "side_claims", "random_draws"),
+    *("polynomial_toy", "denoising", "nearest_mean", "regression", "basic_patterns"),
+    *("explicit_maps", "principal_axes", "dna_similarities"),
 )
 
 

@@ -1,30 +1,27 @@
-"""EKPCA's claim (Fan, Wang, Xu and Tang 2014, as the Spanish notes tell it): few basic patterns stand for all rows, so
-that new rows are transformed in less time and classified about as well.
+"""EKPCA's claim (Fan, Wang, Xu and Tang 2014, in the Spanish notes): few basic patterns stand for all rows.
 
-USPS, 7291 training and 2007 test digits, and as many of MNIST, sigma = the median length, 100 components. Basic
-patterns stand beside the same number of random rows, of k-means centres, and beside all rows, exactly. Scores are
-judged by the nearest neighbour and by a linear classifier (ridge regression on the classes); seconds are those of
-`transform` of the test rows, medians of interleaved runs. The second table has the numbers of patterns that thresholds
-of the cosine find.
+USPS and as many rows of MNIST, 100 components. Basic patterns are compared with as many random rows and k-means
+centres, and with all rows. Scores are judged by the nearest neighbour and by ridge regression on the classes; seconds
+are those of `transform` of the test rows. The second table has the numbers of patterns that thresholds of the cosine
+find.
 """
 
 from __future__ import annotations
 
-import gzip
 import statistics
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import MEDIAN_DISTANCE, SHARED, interleaved, median_ratio, mnist, seconds_of
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import Array, FewerComponentsWarning
@@ -64,9 +61,7 @@ def usps_digits(rows: int) -> Digits:
 
 def mnist_digits(rows: int) -> Digits:
     """As many random rows of MNIST, pixels from 0 to 1."""
-    with gzip.open(SHARED / "mnist" / "train-labels-idx1-ubyte.gz") as file:
-        labels = np.frombuffer(file.read(), np.uint8, offset=8)
-    X = mnist() / np.float32(255)
+    X, labels = mnist() / np.float32(255), mnist_labels()
     chosen = np.random.default_rng(0).choice(len(X), rows + min(rows, TEST_ROWS), replace=False)
     train, test = chosen[:rows], chosen[rows:]
     return Digits(X[train], labels[train], X[test], labels[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
@@ -113,28 +108,6 @@ def by_threshold(digits: Digits) -> list[list[str]]:
     return lines
 
 
-def draw(found: dict[str, tuple[Accuracy, dict[tuple[str, int], Accuracy]]], folder: Path) -> None:
-    """Accuracy by the number of patterns: a panel for each data set and classifier."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3), layout="constrained")
-    panels = [(name, way) for name in found for way in (0, 1)]
-    for axis, (name, way) in zip(figure.subplots(1, len(panels)), panels, strict=True):
-        of_exact, accuracies = found[name]
-        for rule in RULES:
-            shares = {size: each[way] for (of, size), each in accuracies.items() if of == rule}
-            axis.plot(list(shares), list(shares.values()), marker=".", label=rule)
-        axis.axhline(of_exact[way], color="k", linestyle="--", linewidth=1, label="all rows, exact")
-        axis.set(xscale="log", xlabel="landmarks")
-        axis.set_title(f"{name}, {('nearest neighbour', 'linear')[way]}", fontsize=9)
-        axis.set_xticks(list(shares), [str(size) for size in shares])
-        axis.minorticks_off()
-        axis.tick_params(labelsize=8)
-    figure.axes[0].legend(fontsize=7)
-    figure.axes[0].set_ylabel("right of the test digits")
-    save_figure(figure, folder, "basic_patterns")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
     lines, of_thresholds, drawn = [], [], {}
@@ -151,7 +124,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_table(title, header, lines, given.folder, "basic_patterns")
     header = ["data", "threshold", "patterns", "nearest neighbour", "linear"]
     save_table("Patterns by the threshold", header, of_thresholds, given.folder, "basic_patterns_thresholds")
-    draw(drawn, given.folder)
+    panels: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for data, way in product(drawn, (0, 1)):
+        of_exact, found = drawn[data]
+        sizes = sorted({size for _, size in found})
+        lines_of = {rule: (sizes, [found[rule, size][way] for size in sizes]) for rule in RULES}
+        lines_of["all rows, exact"] = sizes, [of_exact[way]] * len(sizes)
+        panels[f"{data}, {('nearest neighbour', 'linear')[way]}"] = lines_of
+    save_panels(panels, given.folder, "basic_patterns", xscale="log", xlabel="landmarks")
 
 
 if __name__ == "__main__":

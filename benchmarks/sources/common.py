@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 1) -> argparse.Namespace:
-    """The options of every script: rows and repeats are those of the source unless given, less to try it out."""
+    """The options of every script: rows and repeats are those of the source unless given, fewer to try it out."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows, help="rows at most  [%(default)s]")
     parser.add_argument("--repeats", type=int, default=repeats, help="seeds  [%(default)s]")
@@ -31,6 +31,23 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
 
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+
+
+def save_panels(
+    panels: Mapping[str, Mapping[str, tuple[Any, Any]]], folder: Path, name: str, style: str = ".-", **axes: Any
+) -> None:
+    """Write NAME.svg: a panel for each title, and in it a line of points (x, y) for each name. `axes` are properties
+    of every panel."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1 + 3.2 * len(panels), 3), layout="constrained")
+    for axis, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for label, (x, y) in lines.items():
+            axis.plot(x, y, style, markersize=4, label=label)
+        axis.set(**axes)
+        axis.set_title(title, fontsize=9)
+        axis.legend(fontsize=7)
+    save_figure(figure, folder, name)
 
 
 def save_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], folder: Path, name: str) -> None:

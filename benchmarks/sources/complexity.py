@@ -1,36 +1,25 @@
-"""The thesis's table of costs, its section 3.6.4, measured: what the scores of all rows take as n, l or d grow.
+"""The thesis's table of costs, section 3.6.4, measured: CPU seconds of a fit and all scores as n, l or d grow.
 
-The thesis's orders, for vectors or scores, are n l k for Nyström, columns and random features, n l d* for RFF-PCA, n²
-k for kernel PCA itself. They leave out the product of the features with themselves, n l², and the columns of the data.
-Next to the measured exponents are those of the thesis's orders and of the counts that include these, n l (d + l) + l³
-and the like.
-
-CPU seconds of a fit and of the scores of all rows, one BLAS thread, medians. Uniform landmarks, σ given, float32, k =
-10 components, d* = 20. n goes up to 64 times the middle, so that what does not grow with it is left behind; exact
-kernel PCA is measured about a 32nd of the middle. Exponents are fitted to the larger half of the sizes; those of the
-growth to the differences of neighbouring ones, in which what does not grow cancels: they are c for a + b n^c. Other
-programs on the machine slow memory and caches, and with them CPU seconds: the load is printed.
+One BLAS thread, medians, uniform landmarks, sigma given, float32, k = 10 components, d* = 20. Exponents are fitted to
+the larger half of the sizes; "of the growth" is c of a + b n^c, from differences of neighbouring sizes. The counts
+include what the thesis leaves out: the product of the features with themselves, and the columns of the data.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import NarrowKernelWarning
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COMPONENTS, AXES = 10, 20
 METHODS: dict[str, dict[str, Any]] = {
@@ -119,31 +108,7 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
                 continue
             sizes = grid(name, rows)[varies]
             found[varies, name] = sizes, [seconds(name, s, repeats) for s in sizes]
-            print(f"{varies}, {name}: {found[varies, name][1][-1]:.1f} s", file=sys.stderr)
     return found
-
-
-def draw(found: dict[tuple[str, str], tuple[list[Sizes], list[float]]]) -> Figure:
-    """Three panels, log over log; thin lines are the counts through the last point."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13, 4.5), layout="constrained")
-    axes = dict(zip("nld", figure.subplots(1, 3, sharey=True), strict=True))
-    for (varies, name), (sizes, costs) in found.items():
-        at = [getattr(s, varies) for s in sizes]
-        color = f"C{list(METHODS).index(name)}"
-        counts = np.array([counted(name, s) for s in sizes])
-        axes[varies].loglog(at, costs, "o-", color=color, label=f"{name}: {exponent(at, costs):.2f}")
-        axes[varies].loglog(at, counts * costs[-1] / counts[-1], color=color, linewidth=0.7, linestyle="--")
-    for varies, axis in axes.items():
-        axis.set_xlabel(varies)
-        axis.legend(title="exponent", fontsize=8)
-        axis.grid(which="major", linewidth=0.3)
-        if varies != "n":
-            axis.set_xticks(at := [getattr(s, varies) for s in found[varies, "rff"][0]], at)
-            axis.minorticks_off()
-    axes["n"].set_ylabel("CPU seconds; dashed: the counts")
-    return figure
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -157,23 +122,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         at = [getattr(s, varies) for s in sizes]
         orders = [exponent(at, [order(name, s) for s in sizes]) for order in (thesis, counted)]
         growth = of_growth(at, costs)
-        took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs)]
-        lines.append(
-            [
-                varies,
-                name,
-                *took,
-                f"{exponent(at, costs):.2f}",
-                "" if growth is None else f"{growth:.2f}",
-                *(f"{abs(x):.2f}" if abs(x) < 0.005 else f"{x:.2f}" for x in orders),
-            ]
-        )
+        took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs), f"{exponent(at, costs):.2f}"]
+        grows = "" if growth is None else f"{growth:.2f}"
+        lines.append([varies, name, *took, grows, *(f"{round(x, 2) + 0.0:.2f}" for x in orders)])
     header = ["varies", "method", "sizes", "CPU seconds", "exponent", "of the growth", "of the thesis", "of the count"]
     middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
     save_table(title, header, lines, given.folder, "complexity")
-    save_figure(draw(found), given.folder, "complexity")
+    panels = {
+        f"CPU seconds by {varies}": {
+            name: ([getattr(s, varies) for s in sizes], costs)
+            for (of, name), (sizes, costs) in found.items()
+            if of == varies
+        }
+        for varies in ("n", "l", "d")
+    }
+    save_panels(panels, given.folder, "complexity", xscale="log", yscale="log")
 
 
 if __name__ == "__main__":

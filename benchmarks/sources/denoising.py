@@ -1,10 +1,9 @@
 """Noise removed from digits by PCA and by kernel PCA: the proseminar's Figures 9 to 12, which are Mika et al.'s (1999).
 
-Their set-up on USPS: 300 training rows of every digit, 50 test rows of every digit, Gaussian noise of deviation 0.5 or
-speckle noise (a pixel turns white or black with probability 0.4), k(x, y) = exp(-|x - y|² / 128), which is sigma = 8,
-and 1, 4, 16, 64 and 256 components; 1024 are added. Kernel PCA is exact. Its pre-images are the fixed point from the
-noisy row, which is theirs, and the map that is fitted with Gaussian noise. A digit is recognised where the nearest
-of all training rows shows the same digit.
+USPS: 300 training and 50 test rows of every digit; Gaussian noise of deviation 0.5, or speckle noise: a pixel turns
+white or black with probability 0.4. Exact kernel PCA with sigma = 8; pre-images are the fixed point from the noisy row
+and the map that is fitted with Gaussian noise. A digit is recognised where the nearest training row shows the same
+digit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The French lecture's starting point: objects known by their similarities alone, here words of DNA.
 
-The lecture has one matrix, of three words; its section III gets distances from kernels, K_ii + K_jj - 2 K_ij, which the
-scores of kernel PCA must have. Beside it stand 106 sequences of 57 letters, half of them promoters of E. coli, with two
-kernels: the share of equal letters, and the cosine of counts of three-letter words. All by kernel="precomputed";
-accuracy is that of the nearest other sequence and of the nearest class mean, each sequence left out in turn (of the
-classifier, not of the components).
+The lecture has a matrix of three words, whose scores must have the distances K_ii + K_jj - 2 K_ij. Beside it are 106
+sequences of 57 letters, half of them promoters of E. coli, with two kernels. Accuracy is that of the nearest other
+sequence and of the nearest class mean, each sequence left out in turn (of the classifier, not of the components).
 """
 
 from __future__ import annotations
@@ -12,14 +10,13 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.common import SHARED
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -74,27 +71,6 @@ def accuracies(Y: Array, labels: Array) -> list[str]:
     return [f"{np.mean(found):.1%}" for found in (labels[other] == labels, apart.argmin(axis=1) == own)]
 
 
-def draw(words: Array, found: dict[str, Array], labels: Array, folder: Path) -> None:
-    """The lecture's words, and the sequences by both kernels, on their first two components."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 3.2), layout="constrained")
-    axes = figure.subplots(1, 1 + len(found))
-    axes[0].scatter(*words.T)
-    for word, place in zip(WORDS, words, strict=True):
-        axes[0].annotate(word, place, xytext=(4, 4), textcoords="offset points")
-    axes[0].margins(0.25)
-    axes[0].set_title("the lecture's words", fontsize=10)
-    for axis, (name, Y) in zip(axes[1:], found.items(), strict=True):
-        for label, shown in ((True, "promoter"), (False, "other")):
-            axis.scatter(*Y[labels == label, :2].T, s=10, label=shown)
-        axis.set_title(name, fontsize=10)
-    axes[-1].legend(fontsize=8)
-    for axis in axes:
-        axis.tick_params(labelsize=8)
-    save_figure(figure, folder, "dna_similarities")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=106)
     sequences, labels = promoters(given.rows)
@@ -110,7 +86,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             apart = ""
     header = ["similarity", "components", "distances off by", "variance", "nearest neighbour", "nearest mean"]
     save_table(f"Similarities of DNA, {len(labels)} sequences", header, lines, given.folder, "dna_similarities")
-    draw(words[:, :2], drawn, labels, given.folder)
+    places = {"the lecture's words": dict(zip(WORDS, words[:, :2, None], strict=True))}
+    both = {"promoter": labels, "other": ~labels}
+    places |= {name: {of: Y[rows, :2].T for of, rows in both.items()} for name, Y in drawn.items()}
+    save_panels(places, given.folder, "dna_similarities", ".")
 
 
 if __name__ == "__main__":

@@ -1,41 +1,33 @@
-"""The thesis's bounds of the error, on its own Example 1 (`example1`), beside the error itself and our certificate.
+"""The thesis's bounds of the error, on its own Example 1 (`example1`), beside the error itself and the certificate.
 
-Its bounds are known before anything is drawn: (36) for columns, Kumar's for Nyström in both norms, Hoeffding's (54) for
-a pair of rows and random features, (55) for all rows at once. All hold with probability 0.95. "As printed" is the
-bound of the thesis, "bound" the same with its errata put right: d_K the diameter in feature space, the range of 4 of
-the products in (54), a cover of the differences and of the sums of rows for (55). Ours are of the fit that was made:
-with probability 0.95 from sampled rows for |E|, the largest eigenvalue, and proven, tr(E), for |E|_F. E = K - C W+ C'
-is not cut to a rank. (I - P) K = (I - P) E, so that the bound of |E| holds for columns too. What (70) and (35) put for
-the errors, the deviation of the drawn from the whole, has lines of its own: they tell how much is lost before anything
-is said about the draw.
-
-The second table has the coherence of the r leading eigenvectors, and the numbers of columns that Theorem 2 asks for
-with both of its unnamed constants 1. The third has the least l at which each bound says anything.
+(36) for columns, Kumar's for Nyström in both norms, Hoeffding's (54) for a pair of rows and random features, (55) for
+all rows, with their errata corrected and probability 0.95. The certificate bounds |E| from sampled rows with
+probability 0.95, and |E|_F by tr(E). E = K - C W+ C' is not cut to a rank. (I - P) K = (I - P) E, so that the bound of
+|E| holds for columns too. The deviations that (70) and (35) put for the errors have lines of their own. More tables:
+the coherence of leading eigenvectors with the columns that Theorem 2 asks for, and the least l at which each bound
+says anything.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigs, eigsh
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array, NarrowKernelWarning
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 DELTA, RANKS = 0.05, (2, 10, 60)
 BLOCK = 500
-FOR_PHASES, AS_PRINTED = (2**12, 16), (2**8, 4)  # factor and divisor of (55); docs/errata.md derives the first
-# what is bounded: found, the certificate, the thesis's bound, as printed, what is known without any bound
-Line = tuple[float, float | None, float, float | None, float]
+FOR_PHASES = (2**12, 16)  # factor and divisor of (55); docs/errata.md derives them
+# what is bounded: found, the certificate, the thesis's bound, what is known without any bound
+Line = tuple[float, float | None, float, float]
 
 
 def largest(apply: Callable[[Array], Array], n: int) -> float:
@@ -88,13 +80,10 @@ class Example:
         self.X = two_discs(rows, np.random.default_rng(seed))[0]
         self.K, self.eigenvalues, self.U = exact(self.X)
         self.seed, self.n, self.d = seed, self.X.shape[0], self.X.shape[1]
-        square = self.K @ self.K
-        norms, least = np.diag(square), float(self.K.min())
-        pieces = [slice(start, start + BLOCK) for start in range(0, self.n, BLOCK)]
-        apart = max(float(np.max(norms[piece, None] + norms - 2 * square[piece])) for piece in pieces)
-        self.longest, self.of_square = float(np.sqrt(norms.max())), float(np.linalg.norm(square))
+        square, least = self.K @ self.K, float(self.K.min())
+        self.longest, self.of_square = float(np.sqrt(np.diag(square).max())), float(np.linalg.norm(square))
         self.diameter = float(SIGMA * np.sqrt(-2 * np.log(least)))  # of the rows, by the smallest kernel value
-        self.in_features, self.of_columns = float(np.sqrt(2 - 2 * least)), float(np.sqrt(apart))
+        self.in_features = float(np.sqrt(2 - 2 * least))
 
     def beyond(self, l: int) -> tuple[float, float]:  # noqa: E741
         """|K - K_l| and |K - K_l|_F; where l is more than the eigenvalues known, at least 0."""
@@ -126,7 +115,7 @@ class Example:
         projected = np.sqrt(largest(lambda v: outside(K @ (K @ outside(v))), n))
         spectral, rest = self.beyond(l)
         cross, own = np.linalg.norm(K @ C) ** 2, np.linalg.norm(C.T @ C) ** 2
-        scaled, plain = (float(np.sqrt(self.of_square**2 - 2 * s * cross + s**2 * own)) for s in (n / l, 1))
+        scaled = float(np.sqrt(self.of_square**2 - 2 * n / l * cross + (n / l) ** 2 * own))
         # A'A - C_A C_A' = A' D A, D = I - (n/l) M: its eigenvalues other than 0 are those of D K.
         D = 1 - n / l * np.isin(self.X[:, 0], S[:, 0])
         operator = LinearOperator((n, n), matvec=lambda v: D * (K @ v), dtype=np.float64)
@@ -134,21 +123,17 @@ class Example:
         of_columns = columns_bound(n, l, self.longest)
         likely, norm = float(certificate.missed[0] * fit.eigenvalues_[0]), float(self.eigenvalues[0])
 
-        def kumar(of: Callable[[int, int, float, float], float], beyond: float) -> tuple[float, float]:
-            return of(n, l, beyond, self.in_features), of(n, l, beyond, self.of_columns)
-
         return {
-            "Nyström, |E|": (error, likely, *kumar(kumar_spectral, spectral), norm),
-            "Nyström, 2 |A'A - C_A C_A'|": (apart, None, *kumar(kumar_spectral, 0.0), 2 * norm),
+            "Nyström, |E|": (error, likely, kumar_spectral(n, l, spectral, self.in_features), norm),
+            "Nyström, 2 |A'A - C_A C_A'|": (apart, None, kumar_spectral(n, l, 0.0, self.in_features), 2 * norm),
             "Nyström, |E|_F": (
                 float(frobenius),
                 certificate.unexplained * self.n,  # tr(K)
-                *kumar(kumar_frobenius, rest),
+                kumar_frobenius(n, l, rest, self.in_features),
                 float(np.linalg.norm(K)),
             ),
-            "columns, |K - PK|": (float(projected), likely, float(np.sqrt(of_columns)), None, norm),
-            "columns, |KK' - (n/l) CC'|_F": (scaled, None, of_columns, None, self.of_square),
-            "columns, |KK' - CC'|_F, as printed": (plain, None, of_columns, None, self.of_square),
+            "columns, |K - PK|": (float(projected), likely, float(np.sqrt(of_columns)), norm),
+            "columns, |KK' - (n/l) CC'|_F": (scaled, None, of_columns, self.of_square),
         }
 
     def features(self, l: int) -> dict[str, Line]:  # noqa: E741
@@ -163,11 +148,11 @@ class Example:
         first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
         one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
         pairs = self.n * (self.n + 1) / 2
-        right, printed = (uniformly(l, *form, self.d, self.diameter) for form in (FOR_PHASES, AS_PRINTED))
+        of_all = uniformly(l, *FOR_PHASES, self.d, self.diameter)
         return {
-            "RFF, a pair, (54)": (float(one), None, hoeffding(l, 8), hoeffding(l, 4), 3.0),
-            "RFF, all pairs, (54) for each": (most, None, hoeffding(l, 8, pairs), hoeffding(l, 4, pairs), 3.0),
-            "RFF, all pairs, (55)": (most, None, right, printed, 3.0),
+            "RFF, a pair, (54)": (float(one), None, hoeffding(l, 8), 3.0),
+            "RFF, all pairs, (54) for each": (most, None, hoeffding(l, 8, pairs), 3.0),
+            "RFF, all pairs, (55)": (most, None, of_all, 3.0),
         }
 
     def coherence(self, r: int) -> list[float]:
@@ -207,30 +192,6 @@ class Example:
         return lines
 
 
-def draw(found: Mapping[tuple[int, str], Sequence[float | None]], sizes: Sequence[int]) -> Figure:
-    """A panel for each error: found, the certificate, the thesis's bound, and what is known anyway."""
-    from matplotlib.figure import Figure
-
-    panels = ("Nyström, |E|", "Nyström, |E|_F", "columns, |K - PK|", "RFF, all pairs, (55)")
-    figure = Figure(figsize=(12, 3.2), layout="constrained")
-    for axis, panel in zip(figure.subplots(1, len(panels)), panels, strict=True):
-        for at, name, style in (
-            (0, "found", "ko-"),
-            (1, "certificate", "C0s-"),
-            (2, "the thesis's", "C3^-"),
-            (4, "known", "k:"),
-        ):
-            values = [found[size, panel][at] for size in sizes]
-            if values[0] is not None:
-                axis.loglog(sizes, values, style, markersize=4, label=name)
-        axis.set_title(panel, fontsize=9)
-        axis.set_xticks(list(sizes), [str(size) for size in sizes], fontsize=8)
-        axis.minorticks_off()
-        axis.set_xlabel("l")
-    figure.axes[0].legend(fontsize=7)
-    return figure
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
     sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
@@ -249,24 +210,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         key: [None if each[0] is None else float(np.median(each)) for each in zip(*all_seeds, strict=True)]
         for key, all_seeds in lines.items()
     }
-    header = [
-        "l",
-        "what",
-        "found",
-        "certificate",
-        "bound",
-        "as printed",
-        "known anyway",
-        "bound / found",
-        "certificate / found",
-    ]
-    cells = []
-    for (l, what), values in found.items():  # noqa: E741
-        measured, ours, bound = values[0], values[1], values[2]
-        assert measured is not None
-        assert bound is not None
-        ratios = [bound / measured, None if ours is None else ours / measured]
-        cells.append([str(l), what, *("" if x is None else f"{x:.4g}" for x in [*values, *ratios])])
+    header = ["l", "what", "found", "certificate", "bound", "known anyway"]
+    cells = [[str(l), what, *("" if x is None else f"{x:.4g}" for x in line)] for (l, what), line in found.items()]  # noqa: E741
     title = f"Errors and their bounds, {given.rows} rows, {given.repeats} data sets, probability {1 - DELTA:g}"
     save_table(title, header, cells, given.folder, "error_bounds")
     shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]
@@ -274,7 +219,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
     header = ["bound", "below", "from l ="]
     save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")
-    save_figure(draw(found, sizes), given.folder, "error_bounds")
+    panels: dict[str, Any] = {}
+    for what in dict.fromkeys(what for _, what in found):
+        of_sizes = np.array([found[size, what][:3] for size in sizes], float).T
+        panels[what] = {name: (sizes, y) for name, y in zip(("error", "certificate", "thesis"), of_sizes, strict=True)}
+    save_panels(panels, given.folder, "error_bounds", xscale="log", yscale="log", xlabel="l")
 
 
 if __name__ == "__main__":

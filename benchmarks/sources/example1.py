@@ -1,19 +1,13 @@
 """The thesis's Example 1, Figures 10 to 19: two clusters and 100 columns of noise, each method against the exact K.
 
 Half of the rows lie in a disc of radius 0.5 about (0.5, 0.5), half about (-0.5, 0.5); the other columns are uniform on
-(0, 1). Gaussian kernel with sigma² = 8.69 (the thesis calls it sigma), K not centred, rank 60, and 50 for RFF-PCA,
-which is measured against the best of rank 50. Landmarks or features are 2, 3, 5 and 10 % of the rows. Each repetition
-draws its own data set.
-
-Four methods are the thesis's, four the package's. The thesis's RFF-PCA divides by an alpha that is sampled as its
-section 3.5.3 prints it: from the last columns of the data, where those of the principal components are meant. "Not
-normalised" is |u'u^| with Nyström's u^ as its formula gives it, which is not of unit norm; every other vector is.
+(0, 1). sigma² = 8.69, K not centred, rank 60, and 50 for RFF-PCA, which is measured against the best of rank 50. The
+thesis's RFF-PCA divides by an alpha that is sampled as its section 3.5.3 prints it. "Not normalised" is |u'u^| with
+Nyström's u^ as its formula gives it, which is not of unit norm.
 """
 
 from __future__ import annotations
 
-import sys
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -21,9 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.example1_claims import Found, verdicts
-from benchmarks.sources.example1_figure import draw
 from bigkpca import KernelPCA, arrays, kernels, measures, methods
 from bigkpca.errors import Array, NarrowKernelWarning
 
@@ -147,55 +140,36 @@ def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float],
     return [*of_exact, exact_alpha(X), printed_alpha(X)], found
 
 
-def vectors(rows: int, size: int, seed: int) -> tuple[Array, Array, dict[str, Array]]:
-    """Of one data set: its first two columns, the disc of each row, and u1 and u2 (n, 2), exact and of each method."""
-    X, right = two_discs(rows, np.random.default_rng(seed))
-    U = exact(X)[2][:, :2]
-    found = {"exact": U * np.sign([U[:, 0].sum(), U[right, 1].sum()])}
-    for name, options in METHODS.items():
-        Y = fitted(X, options, size, seed)[1][:, :2]
-        found[name] = Y / np.linalg.norm(Y, axis=0) * np.sign(np.sum(Y * found["exact"], axis=0))
-    return X[:, :2], right, found
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=5000, repeats=30)
     sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
-    of_exact, of_methods = [], []
-    started = time.perf_counter()
     with warnings.catch_warnings():
         # Noise in 100 columns makes K flat: few landmarks leave more than half of its trace, here on purpose.
         warnings.simplefilter("ignore", NarrowKernelWarning)
-        for seed in range(given.repeats):
-            one, all_methods = repetition(given.rows, sizes, seed)
-            of_exact.append(one)
-            of_methods.append(all_methods)
-            print(f"{seed + 1} of {given.repeats}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
-        drawn = vectors(given.rows, sizes[0], seed=0)
-    found = Found(np.array(of_methods), sizes, tuple(METHODS), MEASURES)
-    _save_tables(given, np.array(of_exact), found)
-    save_figure(draw(found, *drawn), given.folder, "example1")
-
-
-def _save_tables(given: Any, of_exact: Array, found: Found) -> None:
+        each = [repetition(given.rows, sizes, seed) for seed in range(given.repeats)]
     what = ["lambda_1", "lambda_2", f"|K - K_{RANK}|_F", "misclassified by u2", "alpha, exact", "alpha, as printed"]
     lines = [
         [name, *(f"{f(values):.2f}" for f in (np.median, min, max)), THESIS.get(name, "")]
-        for name, values in zip(what, of_exact.T, strict=True)
+        for name, values in zip(what, np.transpose([of_exact for of_exact, _ in each]), strict=True)
     ]
     title = f"Example 1, {given.rows} rows, {given.repeats} data sets, K itself"
     save_table(title, ["", "median", "least", "most", "thesis"], lines, given.folder, "example1_exact")
-    low, median, high = (
-        [[_shown(x) for x in line] for line in np.percentile(found.values, q, axis=0).reshape(-1, len(MEASURES))]
-        for q in (25, 50, 75)
+    found = Found(np.array([of_methods for _, of_methods in each]), tuple(METHODS), MEASURES)
+    medians = np.median(found.values, axis=0)
+    lines = [
+        [str(size), name, *map(_shown, line)]
+        for size, of_size in zip(sizes, medians, strict=True)
+        for name, line in zip(METHODS, of_size, strict=True)
+    ]
+    save_table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines, given.folder, "example1")
+    save_table(
+        "What the thesis says", ["figure", "the thesis says", "holds"], verdicts(found), given.folder, "example1_claims"
     )
-    quartiles = [[f"{a} to {b}" for a, b in zip(*both, strict=True)] for both in zip(low, high, strict=True)]
-    names = [(str(size), name) for size in found.sizes for name in METHODS]
-    for title, cells, name in (("Medians", median, "example1"), ("Quartiles", quartiles, "example1_quartiles")):
-        lines = [[*both, *line] for both, line in zip(names, cells, strict=True)]
-        save_table(f"{title}; rank {RANK}", ["l", "method", *MEASURES], lines, given.folder, name)
-    header = ["figure", "the thesis says", "holds", "numbers, smallest l to largest"]
-    save_table("What the thesis says", header, verdicts(found), given.folder, "example1_claims")
+    panels = {
+        measure: {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
+        for i, measure in enumerate(MEASURES)
+    }
+    save_panels(panels, given.folder, "example1", xlabel="l")
 
 
 def _shown(value: float) -> str:

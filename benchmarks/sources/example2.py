@@ -1,32 +1,24 @@
 """The thesis's Example 2, Figures 20 to 23: pre-images of USPS digits from approximate scores, sigma = 11.
 
-The thesis takes scores and eigenvectors that a method approximates, expands them over all 7291 rows, and follows them
-back with the exact kernel. Its measure is the distance |x^ - x^_exact|_1 to the pre-image of exact kernel PCA. So it is
-here, with the mean in feature space; starts are the thesis's random ones, the same for all methods. Lines that say
-"own pre-image" are fixed points by `inverse_transform` of the method as it is by default: k-means landmarks, pairs of
-sines and cosines with orthogonal frequencies, the pointwise correction.
-
-Part one: l = 2 % of the rows, rank 100, 50 components, 10 rows of every digit. Part two: RFF against RFF-PCA with
-200, 100, 50 and 20 axes, l = 3, 5, 10 and 20 % of the rows, 20 components, 20 zeros.
+As in the thesis, approximate scores and eigenvectors are expanded over all 7291 rows and followed back with the exact
+kernel, but with the mean in feature space. Its measure is |x^ - x^_exact|_1. All methods have the same random starts.
+"Own pre-image" is `inverse_transform` of the method with its defaults.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.digits import (
     THESIS_FORM,
     TRAINING_ROWS,
     first_of_each,
-    mosaic,
     row_errors,
     same_digit,
     thesis_start,
@@ -103,7 +95,6 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     """Table and pictures of Figure 22; the distances of all seeds, by method."""
     X = reference.X
     rows, size = first_of_each(labels, 10), max(2 * round(SHARE * len(X) / 2), FEWER)
-    shown = first_of_each(labels[rows], 1)
     start = thesis_start(X, len(rows), np.random.default_rng(0))
     exact = reference.of_exact(rows, start, COMPONENTS).rows
 
@@ -129,18 +120,7 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     header = ["method", "|x^ - x^_exact|_1, lower quartile", "median", "upper", "mean squared error", "digit kept"]
     title = f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds"
     save_table(title, header, lines, folder, "example2")
-    _draw_pictures(
-        {"row": X[rows], "exact kernel PCA": exact, **{name: each[0] for name, each in found.items()}}, shown, folder
-    )
     return {name: np.array([distances(each, exact) for each in all_seeds]) for name, all_seeds in found.items()}
-
-
-def _draw_pictures(found: dict[str, Array], shown: Array, folder: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 0.52 * len(found)), layout="constrained")
-    mosaic(figure.subplots(), [rows[shown] for rows in found.values()], list(found))
-    save_figure(figure, folder, "example2")
 
 
 def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) -> dict[tuple[float, str], Array]:
@@ -152,14 +132,12 @@ def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     several: dict[str, dict[str, Any]] = {"RFF": {"method": THESIS_RFF}}
     several |= {f"d* = {axes}": {"method": THESIS_RFF_PCA, "n_directions": axes} for axes in SEVERAL_AXES}
     found: dict[tuple[float, str], Array] = {}
-    started = time.perf_counter()
     for share in (*SHARES, BEYOND):
         tried = several if share in SHARES else TRIED_BEYOND
         size = max(round(share * len(reference.X)), FEWER)
         for name in tried:
             all_seeds = [reference.of(several[name], size, FEWER, seed, rows, start) for seed in range(repeats)]
             found[share, name] = np.array([distances(each, exact) for each in all_seeds])
-        print(f"{share:.0%} of the rows: {time.perf_counter() - started:.0f} s", file=sys.stderr)
     lines = [
         [f"{share:.0%}", name, str(len(far)), *(f"{v:.1f}" for v in [*np.percentile(far, [25, 50, 75]), far.max()])]
         for (share, name), far in found.items()
@@ -167,7 +145,8 @@ def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     header = ["l", "method", "seeds", "lower quartile", "median", "upper quartile", "largest"]
     title = f"|x^ - x^_exact|_1 of {len(rows)} zeros, {FEWER} components, {len(reference.X)} rows"
     save_table(title, header, lines, folder, "example2_rff")
-    _draw_boxes(found, list(several), folder)
+    shown = {name: (SHARES, [np.median(found[share, name]) for share in SHARES]) for name in several}
+    save_panels({"distance to the exact pre-image": shown}, folder, "example2", xlabel="l / n")
     back = {way.mean_term: _from_anywhere(reference, rows, way) for way in (FIXED_POINT, THESIS_FORM)}
     kept = {mean: same_digit(each.rows, labels[rows], reference.X, labels).sum() for mean, each in back.items()}
     print(f"zeros that come back as zeros: {kept[True]} of {len(rows)}, by the thesis's form {kept[False]}")
@@ -183,67 +162,15 @@ def _from_anywhere(reference: Reference, rows: Array, way: preimages.FixedPoint)
     return until_converged(decode, reference.X, len(rows))
 
 
-def _draw_boxes(found: dict[tuple[float, str], Array], names: list[str], folder: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    for axis, share in zip(figure.subplots(1, len(SHARES), sharey=True), SHARES, strict=True):
-        axis.boxplot([found[share, name].ravel() for name in names], widths=0.6, flierprops={"markersize": 2})
-        axis.set_xticks(range(1, len(names) + 1), [name.replace("d* = ", "") for name in names], fontsize=8)
-        axis.set_title(f"l = {share:.0%} of the rows", fontsize=9)
-        axis.set_xlabel("RFF, and RFF-PCA by d*", fontsize=8)
-    figure.axes[0].set_ylabel("distance to the exact pre-image", fontsize=8)
-    save_figure(figure, folder, "example2_rff")
-
-
-Claim = tuple[str, bool, str]  # what the thesis says, whether it holds, and by which numbers
-
-
-def claims_of_one(one: dict[str, Array]) -> list[Claim]:
-    """What the thesis says of Figure 22, by medians over rows and seeds."""
-    nystroem, columns, rff, rff_pca = (float(np.median(one[name])) for name in list(METHODS)[:4])
-    numbers = f"Nyström {nystroem:.1f}, columns {columns:.1f}, RFF {rff:.1f}, RFF-PCA {rff_pca:.1f}"
-    alike = max(columns, rff, rff_pca) < 4 / 3 * min(columns, rff, rff_pca)
-    return [
-        ("Nyström is worst of the four", nystroem > max(columns, rff, rff_pca), numbers),
-        ("columns, RFF and RFF-PCA are similar (within a third)", alike, numbers),
-        ("RFF-PCA is better than RFF at l = 2 %", rff_pca < rff, numbers),
-    ]
-
-
-def claims_of_two(two: dict[tuple[float, str], Array]) -> list[Claim]:
-    """What it says of Figure 23."""
-    medians = {key: float(np.median(far)) for key, far in two.items()}
-    spread = {key: float(np.subtract(*np.percentile(far, [75, 25]))) for key, far in two.items()}
-    largest = {key: float(far.max()) for key, far in two.items()}
-    low, chosen = [share for share in SHARES if share < 0.1], f"d* = {AXES}"
-    best = {s: min((medians[s, f"d* = {axes}"], f"d* = {axes}") for axes in SEVERAL_AXES)[1] for s in SHARES}
-    falls = [medians[share, "RFF"] for share in SHARES]
-
-    def both(values: dict[tuple[float, str], float], shares: Sequence[float], name: str = chosen) -> str:
-        return "; ".join(f"{s:.0%}: RFF {values[s, 'RFF']:.1f}, {name} {values[s, name]:.1f}" for s in shares)
-
-    def ahead(values: dict[tuple[float, str], float], shares: Sequence[float], name: str = chosen) -> bool:
-        return all(values[s, name] < values[s, "RFF"] for s in shares)
-
-    few = f"d* = {SEVERAL_AXES[-1]}"
-    return [
-        (f"{chosen} gains below 10 %", ahead(medians, low), both(medians, low)),
-        ("the quartiles of RFF are further apart there", ahead(spread, low), both(spread, low)),
-        ("the largest errors there are RFF's", ahead(largest, low), both(largest, low)),
-        (f"{chosen} is best there", {best[s] for s in low} == {chosen}, both(medians, low, few)),
-        ("RFF improves with l", falls == sorted(falls, reverse=True), ", ".join(f"{value:.1f}" for value in falls)),
-        (f"above 20 % RFF beats {chosen}", not ahead(medians, [BEYOND]), both(medians, [BEYOND])),
-        (f"above 20 % RFF beats {few}", not ahead(medians, [BEYOND], few), both(medians, [BEYOND], few)),
-    ]
-
-
-def with_seeds(claims: Callable[[dict[Any, Array]], list[Claim]], found: dict[Any, Array]) -> list[tuple[Claim, str]]:
-    """Claims by the medians over all seeds, and in how many seeds each holds by that seed's medians alone."""
-    seeds = len(next(iter(found.values())))
-    alone = [claims({key: far[[seed]] for key, far in found.items()}) for seed in range(seeds)]
-    counts = [f"{sum(holds for _, holds, _ in each)} of {seeds}" for each in zip(*alone, strict=True)]
-    return list(zip(claims(found), counts, strict=True))
+def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> list[list[str]]:
+    """For each pair its medians, and the number of seeds in which that of the first is smaller."""
+    lines = []
+    for pair in pairs:
+        first, second = (found[key] for key in pair)
+        seeds = np.sum(np.median(first, axis=1) < np.median(second, axis=1))
+        names = [key if isinstance(key, str) else f"{key[1]}, l = {key[0]:.0%}" for key in pair]
+        lines.append([*names, f"{np.median(first):.1f}", f"{np.median(second):.1f}", f"{seeds} of {len(first)}"])
+    return lines
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -252,11 +179,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     reference = Reference(X, given.folder)
     one = part_one(reference, labels, given.repeats, given.folder)
     two = part_two(reference, labels, given.repeats, given.folder)
-    lines = []
-    for claims in (with_seeds(claims_of_one, one), with_seeds(claims_of_two, two)):
-        lines += [[claim, "yes" if holds else "no", of_seeds, numbers] for (claim, holds, numbers), of_seeds in claims]
-    header = ["claim", "holds", "seeds in which it holds", "numbers"]
-    save_table("The thesis's orderings", header, lines, given.folder, "example2_orderings")
+    names = list(METHODS)[:4]
+    lines = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
+    lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
+    header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
+    save_table("Orderings", header, lines, given.folder, "example2_orderings")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,7 @@
 """Maps that the sources write out, against the kernels that stand for them: kernel PCA is PCA of the mapped rows.
 
-(x1, x2, x1² + x2²)             the French lecture, section III, and the proseminar's Figures 6 and 7
-(x1², √2 x1 x2, x2²)            the Spanish notes below equation 3.4, for <x, y>²
-(x², x, y, y²)                  the Chinese summary, which says that (x - 1)² + (y - 1)² = 4 is linear there
-the ten cubic monomials of x, y, z    the Chinese summary, for <x, y>³ of its listing
-
 For each: components that are not zero, how far eigenvalues and distances between scores are from those of PCA, as a
-part of them; and the share of rows of two rings that a linear classifier tells apart, before and after. The listing's
-kernel is that of monomials with weights 1, √3 and √6, which the summary leaves out: both lines are given.
+part of them; and the share of rows of two rings that a linear classifier separates, before and after.
 """
 
 from __future__ import annotations
@@ -16,14 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import factorial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -107,33 +100,8 @@ def line(case: Case) -> list[str]:
         LogisticRegression(C=1e4, max_iter=5000).fit(Z, case.labels).score(Z, case.labels)
         for Z in (case.rows, Y / Y.std())
     )
-    return [
-        case.name,
-        str(mapped.shape[1]),
-        str(fit.n_components_),
-        f"{apart:.1e}",
-        f"{distances:.1e}",
-        f"{before:.0%}",
-        f"{after:.0%}",
-    ]
-
-
-def draw(case: Case, folder: Path) -> None:
-    """The rows, the paraboloid that they are lifted to, and their scores."""
-    from matplotlib.figure import Figure
-
-    Y = KernelPCA(3, kernel=case.kernel, method="exact", dtype="float64").fit_transform(case.rows)
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    axes = [figure.add_subplot(1, 3, 1), figure.add_subplot(1, 3, 2, projection="3d"), figure.add_subplot(1, 3, 3)]
-    height = int(np.abs([np.corrcoef(y, case.labels)[0, 1] for y in Y.T]).argmax())
-    other = 1 if height == 0 else 0
-    views = [case.rows, case.map(case.rows), Y[:, [other, height]]]
-    for axis, view, title in zip(axes, views, ["rows", "mapped", f"scores {other + 1} and {height + 1}"], strict=True):
-        for label in (0, 1):
-            axis.scatter(*view[case.labels == label].T, s=6, color=f"C{label}")
-        axis.set_title(title, fontsize=10)
-        axis.tick_params(labelsize=7)
-    save_figure(figure, folder, "explicit_maps")
+    counts = [case.name, str(mapped.shape[1]), str(fit.n_components_)]
+    return [*counts, f"{apart:.1e}", f"{distances:.1e}", f"{before:.0%}", f"{after:.0%}"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -143,7 +111,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_table(
         f"Kernels against maps, {given.rows} rows", header, list(map(line, every)), given.folder, "explicit_maps"
     )
-    draw(every[0], given.folder)
+    rings = every[0]
+    Y = KernelPCA(3, kernel=rings.kernel, method="exact", dtype="float64").fit_transform(rings.rows)
+    height = int(np.abs([np.corrcoef(y, rings.labels)[0, 1] for y in Y.T]).argmax())
+    views = {"rows": rings.rows, "scores": Y[:, [height - 1, height]]}
+    panels = {
+        title: {f"ring {label + 1}": view[rings.labels == label].T for label in (0, 1)} for title, view in views.items()
+    }
+    save_panels(panels, given.folder, "explicit_maps", ".")
 
 
 if __name__ == "__main__":

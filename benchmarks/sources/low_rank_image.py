@@ -1,15 +1,14 @@
 """The thesis's Figure 2: a picture as a matrix, and what is left of it at lower ranks.
 
-The best approximation of rank k of a matrix A, its truncated singular value decomposition, is uncentred kernel PCA of
-its rows with the linear kernel: scores are U_k S_k, eigenvalues S_k², and the rows they stand for are A_k. Here
-KernelPCA makes it, and NumPy's SVD checks it. The thesis's picture has 556 × 414 pixels; these two, of scikit-learn,
-have 427 × 640. One has few edges, the other many: the thesis says that edges need a higher rank.
+The truncated singular value decomposition is uncentred kernel PCA of the rows with the linear kernel: scores are U_k
+S_k, eigenvalues S_k², and the rows they stand for are A_k. The pictures are those of scikit-learn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -17,9 +16,6 @@ from sklearn.datasets import load_sample_image
 from benchmarks.sources.common import arguments, save_figure, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RANKS = (200, 60, 10)
 PICTURES = {"flower, few edges": "flower.jpg", "temple, many edges": "china.jpg"}
@@ -56,18 +52,17 @@ def compared(name: str, A: Array, rank: int) -> tuple[list[Any], Array]:
     return [name, rank, numbers, error(A, found), error(A, best), error(best, found)], found
 
 
-def draw(pictures: dict[str, list[tuple[str, Array]]]) -> Figure:
+def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
     """One line of titled pictures for each name."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.6), layout="constrained")
     for axes, line in zip(figure.subplots(len(pictures), 1 + len(RANKS)), pictures.values(), strict=True):
-        for axis in axes:
-            axis.axis("off")
         for axis, (title, picture) in zip(axes, line, strict=False):
             axis.imshow(picture, cmap="gray", vmin=0, vmax=1)
             axis.set_title(title, fontsize=10)
-    return figure
+            axis.axis("off")
+    save_figure(figure, folder, "low_rank_image")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -83,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     header = ["picture", "rank", "share of the numbers", "error", "error of the SVD", "difference of the two"]
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels; the last rank of each is the smallest below {NEAR:.0%}"
     save_table(title, header, lines, given.folder, "low_rank_image")
-    save_figure(draw(pictures), given.folder, "low_rank_image")
+    draw(pictures, given.folder)
 
 
 if __name__ == "__main__":

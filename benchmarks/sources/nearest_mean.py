@@ -1,27 +1,22 @@
 """The Spanish notes' example of a kernel method (equations 3.1 to 3.4, Figures 3.2 and 3.3): the nearest mean.
 
-A row belongs to the class whose mean in feature space is nearest, and that takes kernels alone:
-
     |φ(x) - c_y|² = k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j),  i and j over the rows of class y.
 
-Kernel PCA that is not cut keeps differences of these distances, so that the nearest mean of scores is the same rule;
-what scores leave out of x is `residual`, the same for every class. The first table holds both against each other; the
-second tells accuracy by the number of components and the method, 7291 training and 2007 test digits of USPS. The figure
-has the notes' two situations: means that lie apart, and means that coincide until a kernel moves them.
+Kernel PCA that is not cut keeps differences of these distances; what scores leave out of x is `residual`, the same for
+every class. The first table holds both against each other; the second has the accuracy by components and method.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning
@@ -109,38 +104,6 @@ def situations() -> list[tuple[str, Array, Array, kernels.Kernel]]:
     ]
 
 
-def draw(found: dict[str, list[float]], pixels: float, uncut: float, folder: Path) -> list[list[str]]:
-    """The figure; accuracy of each situation, on its own rows."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3), layout="constrained")
-    axes = figure.subplots(1, 4, width_ratios=[1, 1, 1, 1.7])
-    lines = []
-    for axis, (title, X, labels, kernel) in zip(axes, situations(), strict=False):
-        span = np.linspace(-2.6, 2.6, 120)
-        plane = np.stack(np.meshgrid(span, span), axis=-1).reshape(-1, 2)
-        at = squared_distances(kernel, X, labels, plane)
-        share = accuracy(kernel, X, labels, X, labels)
-        axis.contourf(
-            span, span, (at[:, 0] - at[:, 1]).reshape(120, 120), [-1e9, 0, 1e9], colors=["C0", "C1"], alpha=0.2
-        )
-        for label in (0, 1):
-            axis.scatter(*X[labels == label].T, s=6, color=f"C{label}")
-            axis.plot(*X[labels == label].mean(axis=0), "kx" if label else "k+", markersize=9)
-        axis.set(title=f"{title}: {share:.1%}", xticks=[], yticks=[], aspect="equal")
-        axis.title.set_fontsize(9)
-        lines.append([title, f"{share:.1%}"])
-    for name, shares in found.items():
-        axes[-1].plot(COMPONENTS, shares, marker=".", label=name)
-    axes[-1].axhline(pixels, color="0.5", linestyle=":", label="means of pixels")
-    axes[-1].axhline(uncut, color="k", linestyle="--", linewidth=1, label="kernels, uncut")
-    axes[-1].set(xscale="log", xlabel="components", title=f"right of the test digits, σ = {SIGMA:g}")
-    axes[-1].title.set_fontsize(9)
-    axes[-1].legend(fontsize=7)
-    save_figure(figure, folder, "nearest_mean")
-    return lines
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
     X, labels = training_digits(given.rows)
@@ -161,8 +124,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines += [[f"{name}, σ = {SIGMA:g}", *(f"{share:.2%}" for share in shares)] for name, shares in found.items()]
     title = f"Accuracy on {len(new)} test digits, {len(X)} training rows, by components"
     save_table(title, ["way", *map(str, COMPONENTS)], lines, given.folder, "nearest_mean")
-    lines = draw(found, pixels, uncut[f"Gaussian, σ = {SIGMA:g}"], given.folder)
+    lines = [[title, f"{accuracy(kernel, X, y, X, y):.1%}"] for title, X, y, kernel in situations()]
     save_table("The notes' situations", ["situation", "right"], lines, given.folder, "nearest_mean_situations")
+    panels = {
+        f"{title}: {line[1]}": {"class 1": X[y == 0].T, "class 2": X[y == 1].T}
+        for line, (title, X, y, _) in zip(lines, situations(), strict=True)
+    }
+    save_panels(panels, given.folder, "nearest_mean", ".", aspect="equal")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,24 @@
 """The proseminar's linear examples by a linear kernel: shoes (Figures 1 to 3), apple trees (2.4.1), normal data (4, 5).
 
-Shoes: length and breadth of a foot go together, so that one component is nearly enough; the source gives no numbers,
-and these are made up. Apple trees: height (m), yield (100 kg) and leaves (1000) are normal with the means and the
-covariance that the source gives. Kernel PCA with k = <x, y> finds the eigenvalues of the covariance; the axes are those
-of the ellipsoid, and scores are uncorrelated. Section 4's count of components stands below: d for a linear kernel, and
-n - 1 for a Gaussian one.
+The numbers of shoes are made up. Apple trees have the means and the covariance that the source gives for height (m),
+yield (100 kg) and leaves (1000). Section 4's count of components is checked, too.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, DominantVariableWarning
 
 MEANS = np.array([4.0, 20.0, 20.0])
 COVARIANCE = np.array([[1, 9, 12.75], [9, 100, 120], [12.75, 120, 225]])
-NAMES = ("height", "yield", "leaves")
 
 
 def feet(n: int) -> Array:
@@ -59,59 +54,22 @@ def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
     def shown(values: Array) -> str:
         return ", ".join(f"{value:.4g}" for value in values)
 
+    def of_pairs(R: Array) -> str:
+        return shown(R[[0, 0, 1], [1, 2, 2]])
+
+    n = len(apples)
+    of_covariance, of_correlation = (shown(np.linalg.eigvalsh(A)[::-1]) for A in (COVARIANCE, correlation))
+    counts = f"{linear(None, apples[:200]).n_components_}; {wide.n_components_}"
+    pairs = "correlation of height, yield; height, leaves; yield, leaves"
     return [
-        [
-            "correlation of height, yield; height, leaves; yield, leaves",
-            shown(correlation[[0, 0, 1], [1, 2, 2]]),
-            shown(np.corrcoef(apples.T)[[0, 0, 1], [1, 2, 2]]),
-        ],
-        [
-            "eigenvalues of the covariance",
-            shown(np.linalg.eigvalsh(COVARIANCE)[::-1]),
-            shown(fit.eigenvalues_ / len(apples)),
-        ],
-        [
-            "eigenvalues of the correlation",
-            shown(np.linalg.eigvalsh(correlation)[::-1]),
-            shown(scaled.eigenvalues_ / len(apples)),
-        ],
+        [pairs, of_pairs(correlation), of_pairs(np.corrcoef(apples.T))],
+        ["eigenvalues of the covariance", of_covariance, shown(fit.eigenvalues_ / n)],
+        ["eigenvalues of the correlation", of_correlation, shown(scaled.eigenvalues_ / n)],
         ["largest correlation of two scores", "0", f"{uncorrelated:.1e}"],
         ["shoes: variance of the first component", "most", f"{foot.explained_variance_ratio_[0]:.1%}"],
         ["shoes: largest difference to PCA's projection, cm", "0", f"{restored:.1e}"],
-        [
-            "components of 200 trees, linear and Gaussian",
-            "at most 3; up to n",
-            f"{linear(None, apples[:200]).n_components_}; {wide.n_components_}",
-        ],
+        ["components of 200 trees, linear and Gaussian", "at most 3; up to n", counts],
     ]
-
-
-def draw(shoes: Array, apples: Array, folder: Path) -> None:
-    """Feet and their axis; trees with the ellipse of two deviations; their scores, where the axes are the ellipse's."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Ellipse
-
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    first, second, third = figure.subplots(1, 3)
-    foot = linear(1, shoes)
-    line = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
-    first.scatter(*shoes.T, s=5)
-    first.plot(*line.T, "C1")
-    first.set(xlabel="length of the foot, cm", ylabel="breadth, cm", title="one component")
-    pair = apples[:, :2]
-    fit = linear(2, pair)
-    Y, deviations = fit.transform(pair), np.sqrt(fit.eigenvalues_ / len(pair))
-    angle = np.linspace(0, 2 * np.pi, 200)
-    ellipse = 2 * deviations * np.column_stack([np.cos(angle), np.sin(angle)])
-    second.scatter(*pair.T, s=3, alpha=0.4)
-    second.plot(*fit.inverse_transform(ellipse).T, "C1")
-    second.set(xlabel="height, m", ylabel="yield, 100 kg", title="two deviations")
-    third.scatter(*Y.T, s=3, alpha=0.4)
-    third.add_patch(Ellipse((0, 0), *(4 * deviations), fill=False, color="C1"))
-    third.set(xlabel="component 1", ylabel="component 2", title="along the axes")
-    for axis in (first, second, third):
-        axis.title.set_fontsize(10)
-    save_figure(figure, folder, "principal_axes")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -121,7 +79,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
         title = f"Linear examples, {given.rows} apple trees"
         save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
-        draw(shoes, apples, given.folder)
+        foot, pair = linear(1, shoes), linear(2, apples[:, :2])
+        axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
+        Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)
+        deviations = np.sqrt(pair.eigenvalues_ / len(Y))
+        ellipse = 2 * deviations * np.column_stack([np.cos(angle), np.sin(angle)])
+        panels = {
+            "feet and one component, cm": {"feet": shoes.T, "component": axis.T},
+            "height and yield": {"trees": apples[:, :2].T, "two deviations": pair.inverse_transform(ellipse).T},
+            "the same, scores": {"trees": Y.T, "two deviations": ellipse.T},
+        }
+        save_panels(panels, given.folder, "principal_axes", ".")
 
 
 if __name__ == "__main__":

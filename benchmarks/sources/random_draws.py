@@ -1,26 +1,16 @@
 """The thesis's methods by their formulas: what a draw is, what it may change, and draws that look at K.
 
-Formulas: scores of the package against (18), section 3.2.3 and section 3.3.3, PCA of Z for (24), Theorem 1; on digits.
-
-Forms (sections 1.3.6, 3.3.5): with exact vectors the three decompositions are one; with vectors of drawn rows A_1, (8),
-A V (A V)' with the right singular vectors V of A_1, is (6) with Nyström's vectors, and (7) is another matrix. A is the
-picture with few edges of `low_rank_image`, K = AA'.
-
-Distances (section 3.1, Johnson and Lindenstrauss): 500 rows of Example 1 in feature space, projected onto as many
-random directions as Dasgupta and Gupta ask for; random features and landmarks of the same number beside them.
-
-Concentration (B.1): g = |A'A - C_A C_A'| of drawn rows; (71) bounds its change by an exchange of one row, (72) its
-mean, and Theorem 7 its tail. Theorem 7 also for the mean of drawn zeros and ones, whose tail is known.
-
-Draws that look at K (3.2.1, 3.3.6), which the thesis names: adaptive sampling in ten rounds (Kumar, Mohri and Talwalkar
-2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013). The package has RPCholesky and k-means.
+Formulas of scores: (18), 3.2.3, 3.3.3, (24), Theorem 1. Forms (5) to (8) of the picture of `low_rank_image`, K = AA'.
+Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentration (B.1) of g = |A'A - C_A C_A'|:
+(71) bounds its change by an exchange of one row, (72) its mean, and Theorem 7 its tail. Draws that look at K: adaptive
+sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -28,14 +18,11 @@ from scipy.stats import hypergeom
 from sklearn.datasets import load_digits, load_sample_image
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array, NarrowKernelWarning
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EPSILON, DELTA = 0.5, 0.05
 DRAWS, MOST_ROWS = 100, 500
@@ -254,24 +241,8 @@ def choices(rows: int, size: int, seed: int) -> dict[str, tuple[float, float]]:
     return found
 
 
-def draw(of_each: dict[str, tuple[float, float]]) -> Figure:
-    """Theorem 7 beside the tail that it bounds, and the error of each choice of columns."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    first, second = figure.subplots(1, 2)
-    means = of_means()
-    first.semilogy(means["epsilon"], means["tail"], label="tail")
-    first.semilogy(means["epsilon"], means["bound"], "--", label="Theorem 7")
-    first.set(title=f"mean of {DRAWN} of {POPULATION} zeros and ones", xlabel="deviation")
-    first.legend(fontsize=7)
-    second.barh([*of_each], [error for error, _ in of_each.values()])
-    second.set(title=f"error of {COMPONENTS} eigenvalues of digits")
-    return figure
-
-
-def measured(rows: int, repeats: int) -> tuple[list[list[str]], dict[str, tuple[float, float]]]:
-    """Lines of the table, medians over seeds; and `choices` of columns."""
+def measured(rows: int, repeats: int) -> list[list[str]]:
+    """Lines of the table, medians over seeds."""
     few, size, seeds = min(rows, MOST_ROWS), min(100, rows // 4), range(repeats)
     A = load_sample_image("flower.jpg").mean(axis=2)[:rows] / 255
 
@@ -286,7 +257,7 @@ def measured(rows: int, repeats: int) -> tuple[list[list[str]], dict[str, tuple[
     means = of_means()
     of_theorem = float(np.min(means["bound"] / means["tail"]))
     in_fewer = f"{few} rows in {needed_dimensions(few)} dimensions"
-    lines = [
+    return [
         *(["scores", x, f"{np.median([one[x] for one in of_formulas]):.1e}", ""] for x in of_formulas[0]),
         *(["forms of a picture", x, f"{np.median([one[x] for one in of_forms]):.2g}", ""] for x in of_forms[0]),
         *(
@@ -300,17 +271,19 @@ def measured(rows: int, repeats: int) -> tuple[list[list[str]], dict[str, tuple[
             for x, (error, left) in of_choices.items()
         ),
     ]
-    return lines, of_choices
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=1797, repeats=10)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NarrowKernelWarning)  # noise in 100 columns makes K flat
-        lines, of_choices = measured(given.rows, given.repeats)
+        lines = measured(given.rows, given.repeats)
     title = f"Draws, medians of {given.repeats} seeds"
     save_table(title, ["what", "measured", "found", "bound"], lines, given.folder, "random_draws")
-    save_figure(draw(of_choices), given.folder, "random_draws")
+    means = of_means()
+    tails = {name: (means["epsilon"], means[name]) for name in ("tail", "bound")}
+    title = f"Theorem 7: mean of {DRAWN} of {POPULATION} zeros and ones"
+    save_panels({title: tails}, given.folder, "random_draws", yscale="log", xlabel="deviation")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,20 @@
 """Regression on components (the Spanish notes): y ~ x against y ~ x + x², without writing x² down.
 
-The notes add powers of x to a regression where its residuals ask for them, and name component regression as a use of
-PCA. Here y = x + x² + noise, x is uniform on (-2, 2), the deviation of the noise is 0.1. The two components of
-(1 + <x, y>)² span x and x², so a regression on their scores is y ~ x + x² itself. A Gaussian kernel is not told which
-power is missing. R² is that of the fitted rows and of as many new ones.
+y = x + x² + noise, x is uniform on (-2, 2), the deviation of the noise is 0.1. The two components of (1 + <x, y>)²
+span x and x². R² is that of the fitted rows and of as many new ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 HALF_WIDTH, NOISE = 2.0, 0.1
 SQUARE = kernels.Polynomial(gamma=1.0, degree=2, coef0=1.0)
@@ -62,27 +57,6 @@ def shares(n: int, seed: int) -> dict[str, tuple[float, float, float]]:
     }
 
 
-def draw(n: int) -> Figure:
-    """Rows with both lines, and the residuals of both."""
-    from matplotlib.figure import Figure
-
-    x, y = drawn(n, np.random.default_rng(0))
-    order = np.argsort(x[:, 0])
-    figure = Figure(figsize=(8, 3), layout="constrained")
-    rows, residuals = figure.subplots(1, 2)
-    rows.scatter(x, y, s=4, color="0.6")
-    of_each = regressors(x, x)
-    for name in ("y ~ x", "(1 + <x, y>)², 2 components"):
-        Z = of_each[name][0]
-        fit = LinearRegression().fit(Z, y)
-        rows.plot(x[order], fit.predict(Z)[order], label=name)
-        residuals.scatter(x, y - fit.predict(Z), s=4, label=name)
-    rows.set(title="y = x + x² + noise", xlabel="x")
-    residuals.set(title="residuals", xlabel="x")
-    rows.legend(fontsize=7)
-    return figure
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=200, repeats=30)
     found = [shares(given.rows, seed) for seed in range(given.repeats)]
@@ -95,7 +69,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     header = ["regressors", "R²", "least to most", "R², new rows", "difference to y ~ x + x²"]
     title = f"Component regression, {given.rows} rows, medians of {given.repeats} data sets"
     save_table(title, header, lines, given.folder, "regression")
-    save_figure(draw(given.rows), given.folder, "regression")
+    x, y = drawn(given.rows, np.random.default_rng(0))
+    order = np.argsort(x[:, 0])
+    lines_of: dict[str, tuple[Array, Array]] = {"rows": (x[order], y[order])}
+    for name in ("y ~ x", "(1 + <x, y>)², 2 components"):
+        Z = regressors(x, x)[name][0]
+        lines_of[name] = x[order], LinearRegression().fit(Z, y).predict(Z)[order]
+    save_panels({"y = x + x² + noise": lines_of}, given.folder, "regression", xlabel="x")
 
 
 if __name__ == "__main__":

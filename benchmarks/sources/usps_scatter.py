@@ -1,28 +1,25 @@
 """The thesis's Figures 5 and 6: digits 1, 4 and 8 of USPS by the first two components of kernel PCA, sigma 1, 5 and 10.
 
-What the eye judges there is put in numbers, of the two components alone: the silhouette of the three digits (1 is far
-apart, 0 is on top of each other), and how many rows lie nearest to the mean of their own digit, or have a nearest
-neighbour of the same digit. PCA stands beside them, and so does the length that kernlab's sigest would give.
+The two components are judged by the silhouette of the three digits, and by the share of rows that lie nearest to the
+mean of their own digit, or have a nearest neighbour of the same digit.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from benchmarks.sources.common import arguments, save_figure, save_table
-from benchmarks.sources.digits import THESIS_DIGITS, first_of_each, mosaic, training_digits
+from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.digits import THESIS_DIGITS, training_digits
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, NarrowKernelWarning
 
 SIGMAS = (1.0, 5.0, 10.0)
-SHOWN = 14
 
 
 def scores_of(X: Array) -> dict[str, tuple[Array, float]]:
@@ -44,24 +41,6 @@ def told_apart(Y: Array, labels: Array) -> list[float]:
     return [float(silhouette_score(Y, labels)), float(centroid), float(np.mean(labels[other] == labels))]
 
 
-def draw(X: Array, labels: Array, found: dict[str, tuple[Array, float]], folder: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 5.4), layout="constrained")
-    (above,), (below,) = figure.subfigures(2, 1, squeeze=False, height_ratios=[1, 1.5])
-    shown = first_of_each(labels, SHOWN)
-    mosaic(above.subplots(), [X[shown[labels[shown] == d]] for d in THESIS_DIGITS], [str(d) for d in THESIS_DIGITS])
-    for axis, (name, (Y, share)) in zip(below.subplots(1, len(found)), found.items(), strict=True):
-        for digit, marker in zip(THESIS_DIGITS, "osD", strict=True):
-            own = Y[labels == digit]
-            axis.scatter(*own.T, s=5, marker=marker, linewidths=0, alpha=0.6, label=str(digit), rasterized=True)
-        axis.set_title(f"{name}  ({share:.1%} of variance)", fontsize=9)
-        axis.set_xticks([])
-        axis.set_yticks([])
-    below.axes[-1].legend(markerscale=3, fontsize=8, loc="best")
-    save_figure(figure, folder, "usps_scatter")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=2199)
     X, labels = training_digits(given.rows, THESIS_DIGITS)
@@ -77,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_table(title, header, lines, given.folder, "usps_scatter")
     own, of_all = (KernelPCA(2, size=20, random_state=0).fit(rows).sigma_ for rows in (X, training_digits(7291)[0]))
     print(f"median length of these digits {own:.2f}, of all training digits {of_all:.2f}")
-    draw(X, labels, found, given.folder)
+    panels = {name: {str(digit): Y[labels == digit].T for digit in THESIS_DIGITS} for name, (Y, _) in found.items()}
+    save_panels(panels, given.folder, "usps_scatter", ".", xticks=[], yticks=[])
 
 
 if __name__ == "__main__":
