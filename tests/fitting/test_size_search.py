@@ -67,9 +67,13 @@ def test_memory_limits_stop_it(digits, monkeypatch):
     with pytest.raises(MemoryLimitError, match="MB"):
         fit_rows(rows, FitSpec.checked(tol=0.1), engine, limit=100_000_000)
 
+    limits = {"tcp://a": 10**10, "tcp://b": worker_bytes(rows, resolve(least, rows), 1)}
+
     class Small(Engine):
-        def workers(self):
-            return [("tcp://a", 1, 10**10), ("tcp://b", 1, worker_bytes(rows, resolve(least, rows), 1))]
+        def check_memory(self, peak_bytes):
+            for address, limit in limits.items():
+                if peak_bytes(1) > limit:
+                    raise MemoryLimitError(f"worker {address} may use less")
 
     with pytest.warns(ToleranceWarning, match="size 200 .*tcp://b"):
         fit_rows(rows, spec, Small(threads=1))

@@ -83,14 +83,19 @@ def radial(Y: Array, sigma: float, most_rows: int, profile: Callable[[Array], ob
     right[d + 1, :] = 1
     work = empty((most_rows, d + 2), Y)
     work[:, d] = 1
-    inverse = float(dtype.type(1 / sigma))
+    with np.errstate(over="ignore"):
+        inverse = float(dtype.type(1 / sigma))
+    finite = bool(np.isfinite(inverse))
 
     @np.errstate(over="ignore")  # overflow gives -infinity, where the kernel is zero
     def evaluate(X: Array, out: Array) -> None:
         left = work[: X.shape[0], :]
         for piece in cached_pieces(X):
             rows = left[piece, :d]
-            xp.multiply(X[piece, :], inverse, out=rows)
+            if finite:
+                xp.multiply(X[piece, :], inverse, out=rows)
+            else:  # rows and sigma are near the smallest number of the dtype
+                xp.divide(astype(X[piece, :], np.float64), sigma, out=rows)
             xp.multiply(squared_norms(rows), -0.5, out=left[piece, d + 1])
         endless = xp.isinf(left[:, d + 1])[:, None]
         if some := bool(xp.any(endless)):  # infinity times the zeros that pad a product would be NaN
