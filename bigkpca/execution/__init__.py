@@ -24,7 +24,7 @@ def return_freed_memory() -> None:
         _set[0] = bool(ctypes.CDLL(None).mallopt(_M_TRIM_THRESHOLD, _BYTES)) or _set[0]
 
 
-def trim(size: int) -> None:
+def release_freed_memory(size: int) -> None:
     """Return to the system, once, what work with this many features has freed, if the C library is glibc: 3 ms for 100
     MB. For few features, that is not worth it."""
     if size >= _LARGE_SIZE:

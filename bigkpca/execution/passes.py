@@ -16,7 +16,7 @@ from bigkpca.data.blocks import Block, split, tile_rows
 from bigkpca.data.rows import Crc32, Rows, SampleWeights, little_endian, take, tile_weights, tiles
 from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array, DataError, check_overflow
-from bigkpca.execution import trim
+from bigkpca.execution import release_freed_memory
 from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, sum_by_block, tile_height
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
@@ -91,13 +91,15 @@ def sums_of(
     kept = None if draw is None else engine.kept
     if kept is not None:
         kept.begin()
-    trim(features.size)  # what the choice of landmarks has freed, which the threads of the pass do not use again
+    release_freed_memory(
+        features.size
+    )  # what the choice of landmarks has freed, which the threads of the pass do not use again
     if engine.device is not None:
         kept = None  # the next pass may compute elsewhere
     given = engine.placed(features), shift, rounding, draw
     title = "principal axes" if draw is None else "fitting"
-    found = sum_by_block(title, _block_sums, rows, given, block_rows, engine, kept)
-    trim(features.size)  # the work space of all threads, before that of the eigenproblem
+    found = sum_by_block(title, sums_of_block, rows, given, block_rows, engine, kept)
+    release_freed_memory(features.size)  # the work space of all threads, before that of the eigenproblem
     return found
 
 
@@ -124,7 +126,7 @@ def action_of(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _block_sums(
+def sums_of_block(
     rows: Rows,
     block: Block,
     features: FeatureMap,
@@ -133,6 +135,7 @@ def _block_sums(
     draw: Draw | None,
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
+    """What a fit does with a block: read it in tiles, map them to features, draw rows, and add up their sums."""
     digest = Crc32()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)
@@ -166,6 +169,7 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
 
 @np.errstate(over="ignore", invalid="ignore")
 def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
+    """What a fit does with a block: read it in tiles, map them to features, draw rows, and add up their sums."""
     digest = Crc32()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)

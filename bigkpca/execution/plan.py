@@ -27,7 +27,7 @@ from bigkpca.numerics import moments, subspace
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.features import has_landmarks, piece_rows
 from bigkpca.numerics.kernels import Kernel, Polynomial
-from bigkpca.numerics.kernels.base import Leaf
+from bigkpca.numerics.kernels.base import SimpleKernel
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit, resolve_shape
@@ -180,7 +180,7 @@ def _map_of(model: Model) -> _Map:
 def _between(kernel: Kernel, *, landmarks: bool) -> int:
     if not landmarks:
         return 4 if isinstance(kernel, Polynomial) else 1  # spectra of a sketch, or angles
-    in_place = isinstance(kernel, Leaf) and (kernel.radial or kernel.towards is not None)
+    in_place = isinstance(kernel, SimpleKernel) and (kernel.radial or kernel.towards is not None)
     return 0 if in_place else 2
 
 

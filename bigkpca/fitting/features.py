@@ -57,7 +57,7 @@ def choose_landmarks(sample: Sample, columns: Columns, fit: ResolvedFit, engine:
     """Landmarks (l, d), shifted and scaled like the rows. Raises SpecError if the caller's landmarks do not fit the
     rows, DataError if none can be chosen."""
     where, d, spec = sample.rows.where, columns.columns, fit.spec
-    if spec.own_landmarks is not None:
+    if spec.given_landmarks is not None:
         own = spec.landmarks.values if isinstance(spec.landmarks, landmarks.OwnRows) else sample.own
         if own.shape[1] != d:
             raise SpecError(f"landmarks have {own.shape[1]} columns, {where} has {d}")
@@ -204,11 +204,11 @@ def choices_of(features: FeatureMap, fit: ResolvedFit) -> Iterator[Choice]:
         yield choice(name, getattr(kernel, name), "gamma = 1 / (columns × variance of the sampled rows)")
     if fit.rule is not None and spec.landmarks == "auto":
         yield choice("landmarks", fit.rule.name, fit.rule_reason)
-    if spec.own_landmarks is not None and features.size < spec.own_landmarks:
-        repeated = spec.own_landmarks - features.size
-        reason = f"of {spec.own_landmarks} given rows; {repeated} of them repeat others"
+    if spec.given_landmarks is not None and features.size < spec.given_landmarks:
+        repeated = spec.given_landmarks - features.size
+        reason = f"of {spec.given_landmarks} given rows; {repeated} of them repeat others"
         yield choice("landmarks", features.size, reason)
-    if spec.size == "auto" and not spec.exact and spec.own_landmarks is None:
+    if spec.size == "auto" and not spec.exact and spec.given_landmarks is None:
         yield choice("size", features.size, fit.size_reason)
     if isinstance(features, SubspaceRows):
         reason = f"of {fit.d}: the other axes change the kernel by less than so many landmarks miss"

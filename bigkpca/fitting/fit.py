@@ -11,7 +11,7 @@ import numpy as np
 from bigkpca.data.devices import CPU
 from bigkpca.data.rows import Rows, identity_of
 from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning, warn
-from bigkpca.execution import trim
+from bigkpca.execution import release_freed_memory
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import calibrated, without_calibration
@@ -62,7 +62,7 @@ def fit_rows(
     if engine.device is not None and (spec.precomputed or (spec.exact and not fit.matrix_free)):
         engine.progress.note(f"{engine.device} is not used: Gram matrices in memory are solved on the processor")
         engine = engine.on_device(None)
-    check_fits(rows, _tried(fit)[0], engine, limit)
+    check_fits(rows, _tried(fit)[0], engine, limit)  # larger sizes are checked when their turn comes
     make_room(engine.kept, rows, fit, limit)
     note_lowered(fit, engine.progress)
     if spec.precomputed:
@@ -71,22 +71,22 @@ def fit_rows(
         warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # columns that overflow are named
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # an error names columns that overflow
         sample = draw_sample(rows, first, engine, set_aside)
         columns = scaled_columns(sample, first, engine)
     model, span = _solved(sample, columns, first, engine, limit)
     provenance |= devices_recorded(engine.devices or [CPU])
     model = replace(model, provenance={**provenance, **model.provenance})
-    restored = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
-    judging, weight = sample.set_aside, sample.weight
+    decoder_rows = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
+    calibration_rows, weight = sample.set_aside, sample.weight
     del sample  # products do not need it, nor the span
-    trim(first.size)
+    release_freed_memory(first.size)
     if fit.matrix_free:
-        span = restored = None
+        span = decoder_rows = None  # the decoder is made of rows of the refined model
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
-    model = with_decoder(model, restored, spec, span)
-    return calibrated(model, judging, weight, engine) if spec.calibration_rows else model
+    model = with_decoder(model, decoder_rows, spec, span)
+    return calibrated(model, calibration_rows, weight, engine) if spec.calibration_rows else model
 
 
 def columns_recorded(source: Rows | Model) -> Provenance:

@@ -32,8 +32,8 @@ def _advice(fit: ResolvedFit, limit: int, needed: Callable[[ResolvedFit], int]) 
     """What to do if a fit needs more than the limit."""
     if fit.spec.precomputed:
         return "request fewer components, or allow more"
-    if fit.spec.own_landmarks is not None:
-        return f"give fewer than {fit.spec.own_landmarks} landmarks, or allow more"
+    if fit.spec.given_landmarks is not None:
+        return f"give fewer than {fit.spec.given_landmarks} landmarks, or allow more"
     size = largest_size_that_fits(fit, limit, needed)
     if size is None:
         smallest = needed(_sized(fit, _LEAST_SIZE))

@@ -288,7 +288,7 @@ def of_first_batch(spec: FitSpec, rows: Rows) -> FitSpec:
     """The spec of a first batch to which other rows are added: an open number of landmarks is at most a fifth of it.
     Raises SpecError if it has fewer than five rows for each landmark, or component, that was asked for."""
     n = rows.shape[0]
-    if not spec.method_value.landmarks or spec.own_landmarks is not None or spec.tol is not None:
+    if not spec.method_value.landmarks or spec.given_landmarks is not None or spec.tol is not None:
         return spec
     asked = spec.size if isinstance(spec.size, int) else spec.n_components
     if isinstance(asked, int) and n < _LEAST_ROWS * asked:

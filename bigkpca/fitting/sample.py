@@ -20,7 +20,7 @@ from bigkpca.numerics.random_streams import FEW, PAIRS, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
 from bigkpca.spec.weights import OPTION
 
-PROBES = 1024
+PROBE_ROWS = 1024
 NO_ROWS = np.empty(0, np.intp)
 _ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by weights
 _FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
@@ -100,10 +100,10 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, set_aside: Array =
         )
     weights = weights_of(rows, numbers)
     if draw is None or weights is None:
-        probes = random_stream(spec.random_state, FEW).choice(m, min(PROBES, m), replace=False)
+        probes = random_stream(spec.random_state, FEW).choice(m, min(PROBE_ROWS, m), replace=False)
         return Sample(rows, X, X[probes], None, own_rows, aside, n, None)
     by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers), weights, draw.effective)
-    probes = by_weight.order[:PROBES]
+    probes = by_weight.order[:PROBE_ROWS]
     return Sample(rows, X, X[probes], weights[probes], own_rows, aside, draw.weight, by_weight)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bigkpca.data.rows import Rows
 from bigkpca.errors import Array, DataError, check_overflow
-from bigkpca.execution import trim
+from bigkpca.execution import release_freed_memory
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import BlockSums, action_of, computed_in_single, mean_features, sums_of
 from bigkpca.fitting.certify import Solutions, of_gram, of_landmarks, of_random_features, wider
@@ -106,7 +106,7 @@ def solve(
     if span is not None and span.basis.triangular:
         kept = precision.kept_directions(slack, span)
         span = span.keep(kept.directions)
-    trim(features.size)
+    release_freed_memory(features.size)
     solutions = _solutions(spec, moments, features, span, tolerance)
     if has_landmarks(features):
         assert span is not None

@@ -1,6 +1,6 @@
 """Files of arrays, streamed: .npy, .npz, IDX (the format of MNIST) and HDF5; .npy and IDX may be compressed by gzip.
 
-A format is a function that reads the header of a file and returns its arrays, and how to stream them; see `FORMATS`.
+A format is a function that reads the header of a file and returns its arrays, and how to stream them: `ARRAY_FORMATS`.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def reader_of(path: Path) -> Callable[[Path], ArrayFile] | None:
     """What reads the header of a file; None for another format."""
     with _decoding(path), unpacked(path) as file:
         head = file.read(8)
-    for begins, ending, reader in FORMATS:
+    for begins, ending, reader in ARRAY_FORMATS:
         if re.match(begins, head, re.DOTALL) and path.name.lower().endswith(ending):
             return reader
     return None
@@ -263,7 +263,7 @@ def hdf5(path: Path) -> ArrayFile:
     return ArrayFile(path, arrays, stream)
 
 
-FORMATS: list[tuple[bytes, str, Callable[[Path], ArrayFile]]] = [
+ARRAY_FORMATS: list[tuple[bytes, str, Callable[[Path], ArrayFile]]] = [
     (rb"\x93NUMPY", "", npy),
     (rb"PK\x03\x04", ".npz", npz),
     (rb"\0\0[\x08\x09\x0b-\x0e][\x01-\xff]", "", idx),

@@ -177,7 +177,7 @@ def _opened(
         return files
     formats = {tables.format_of(path) for path in paths}
     if formats == {None}:
-        endings = [*(ending for _, ending, _ in arrays.FORMATS if ending), *tables.FORMATS]
+        endings = [*(ending for _, ending, _ in arrays.ARRAY_FORMATS if ending), *tables.TABLE_ENDINGS]
         raise SpecError(
             f"{paths[0]} has an unknown format; these can be ingested: .npy, HDF5, IDX (the format of MNIST), "
             f"{', '.join(endings)}"

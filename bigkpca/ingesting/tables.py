@@ -28,7 +28,7 @@ from bigkpca.errors import (
 )
 from bigkpca.ingesting.arrays import undecodable, unpacked
 
-FORMATS = {
+TABLE_ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat.gz"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".feather", ".arrow", ".ipc"), "feather"),
@@ -183,7 +183,7 @@ def reading(path: str) -> Iterator[None]:
 
 def format_of(path: Path) -> str | None:
     """The format of a file by the ending of its name; None for another one."""
-    return next((FORMATS[each] for each in FORMATS if path.name.lower().endswith(each)), None)
+    return next((TABLE_ENDINGS[each] for each in TABLE_ENDINGS if path.name.lower().endswith(each)), None)
 
 
 @dataclass(frozen=True)

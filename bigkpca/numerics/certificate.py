@@ -74,6 +74,7 @@ class Certificate(ShowsSummary):
     missed: Array
     unexplained: float
     confidence: float
+    # A further field is stored with the model; it needs a default, without which stored models could not be loaded.
 
     @classmethod
     def of(cls, r: int, **known: Any) -> Certificate:
@@ -89,8 +90,9 @@ class Certificate(ShowsSummary):
         """Trust in each component.
 
         "solid": the cosine with the exact component is at least 0.995, at most 1/3 of the eigenvalue is missed, and
-        rounding is at most 0.01 of it. "fair": 0.95, 1 (1/3 if `missed` is not a bound), and 0.1. From products, a
-        residual of at most 0.01 is solid, of 0.1 fair.
+        rounding is at most 0.01 of it. "fair": the cosine is at least 0.95, at most the whole eigenvalue is missed (1/3
+        if `missed` is not a bound), and rounding is at most 0.1. From products, a residual of at most 0.01 is solid, of
+        0.1 fair. All others are "doubtful".
         """
         share = self.missed
         with np.errstate(invalid="ignore"):

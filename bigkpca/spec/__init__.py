@@ -13,10 +13,10 @@ from bigkpca.errors import SpecError
 from bigkpca.numerics import landmarks, subspace
 from bigkpca.numerics.drawing import DRAWN_ROWS
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.kernels.base import Leaf
+from bigkpca.numerics.kernels.base import SimpleKernel
 from bigkpca.numerics.landmarks import LandmarkRule
 from bigkpca.numerics.solvers import OVERSAMPLING
-from bigkpca.spec.fields import VARIED, FitOptions, FitSpec, MethodOptions, ProblemOptions
+from bigkpca.spec.fit_spec import VARIED, FitOptions, FitSpec, MethodOptions, ProblemOptions
 
 EXACT_MOST_ROWS = 8192  # 0.5 GB of float64 Gram matrix
 DENSE_MOST_FEATURES = 8192  # the same, for the D x D moments of random features
@@ -135,8 +135,8 @@ def _size(spec: FitSpec, n: int, d: int) -> tuple[int, str]:
     of_landmarks = spec.method_value.landmarks
     if spec.exact:
         return n, "every row is a landmark"
-    if spec.own_landmarks is not None:
-        return spec.own_landmarks, "the landmarks that were given"
+    if spec.given_landmarks is not None:
+        return spec.given_landmarks, "the landmarks that were given"
     if spec.size != "auto":
         return (min(spec.size, n) if of_landmarks else spec.size), "the size that was given"
     if spec.tol is not None:
@@ -163,7 +163,7 @@ def _rule(spec: FitSpec) -> tuple[LandmarkRule, str]:
     if spec.stationary:
         return landmarks.KMeans(), "the kernel depends on x - y, so means of rows can stand for rows"
     kernel = spec.kernel_value(1, 1.0)
-    if isinstance(kernel, Leaf) and not kernel.positive:
+    if isinstance(kernel, SimpleKernel) and not kernel.positive:
         return landmarks.Uniform(), "the kernel is not positive semidefinite, as other rules require"
     return landmarks.RPCholesky(), "the kernel has no length, so landmarks are rows that others do not explain yet"
 

@@ -196,7 +196,7 @@ def _lengths(spec: Any) -> Iterator[str]:
 
 
 def _method_fits(spec: Any) -> Iterator[str]:
-    method, own = spec.method_value, spec.own_landmarks
+    method, own = spec.method_value, spec.given_landmarks
     if spec.precomputed and not spec.exact:
         yield f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix"
     for name, option in (("standardize", "standardize=True"), ("column_weights", weights.OPTION)):

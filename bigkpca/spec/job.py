@@ -14,7 +14,7 @@ from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, st
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
-from bigkpca.spec.fields import FitSpec
+from bigkpca.spec.fit_spec import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

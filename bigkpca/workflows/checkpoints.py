@@ -1,7 +1,8 @@
 """Sums of the passes of a fit, saved beside its output, so that a killed fit can resume.
 
 A fit saves at most every 10 seconds, as `<output>.partial/sums/<pass>/<level>-<number>.npz`. `pass` is a digest of
-everything that the sums of a pass depend on, so other sums are never reused. Files are NumPy arrays and JSON, which are
+everything that the sums of a pass depend on, so other sums are never reused. `Engine.total` asks for what was saved and
+computes only what is missing. Files are NumPy arrays and JSON, which are
 loaded without executing anything.
 """
 

@@ -230,7 +230,7 @@ def squared_norms(X: Array) -> Array:
     return inner_products(X, X)
 
 
-class Leaf(Kernel):
+class SimpleKernel(Kernel):
     """A kernel whose parameters are plain numbers."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -446,7 +446,7 @@ class Function(Kernel):
 
 
 @dataclass(frozen=True)
-class Precomputed(Leaf):
+class Precomputed(SimpleKernel):
     """k(x_i, x_j) = K_ij of a given matrix K, whose rows are the rows of the data.
 
     The kernel has no formula. It is not assumed to be positive semidefinite; the solver warns if it is not.

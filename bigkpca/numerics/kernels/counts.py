@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from bigkpca.errors import Array, DataError
-from bigkpca.numerics.kernels.base import Evaluate, Leaf, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import Evaluate, SimpleKernel, require_positive, squared_norms
 from bigkpca.numerics.kernels.inner_product import Linear
 
 
 @dataclass(frozen=True)
-class Tanimoto(Leaf):
+class Tanimoto(SimpleKernel):
     """k(x, y) = <x, y> / (|x|² + |y|² - <x, y>); a zero row has kernel 0 with everything, itself included.
 
     For rows of 0 and 1 it is the number of ones in common over the number in either (Jaccard). Positive semidefinite:
@@ -42,7 +42,7 @@ class Tanimoto(Leaf):
 
 
 @dataclass(frozen=True)
-class ChiSquared(Leaf):
+class ChiSquared(SimpleKernel):
     """k(x, y) = exp(-gamma Σ (x_j - y_j)² / (x_j + y_j)), of rows without negative numbers; 0 / 0 counts as 0.
 
     As scikit-learn's `chi2_kernel`. Positive semidefinite: Σ (x - y)² / (x + y) is Σ x + Σ y less four times Σ x y /

@@ -9,12 +9,19 @@ import numpy as np
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import contiguous, empty, functions_of, inner_products, on_host
-from bigkpca.numerics.kernels.base import Evaluate, EvaluateWithWeights, Leaf, Towards, require_positive, squared_norms
+from bigkpca.numerics.kernels.base import (
+    Evaluate,
+    EvaluateWithWeights,
+    SimpleKernel,
+    Towards,
+    require_positive,
+    squared_norms,
+)
 
 _LARGEST_DEGREE = 10_000  # one product per degree
 
 
-class InnerProduct(Leaf):
+class InnerProduct(SimpleKernel):
     """A kernel of <x, y>, or of it and the lengths of both rows."""
 
     on_devices = True

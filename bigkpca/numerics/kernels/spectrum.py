@@ -10,14 +10,14 @@ import scipy
 from numpy.lib.stride_tricks import sliding_window_view
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.kernels.base import Evaluate, Leaf
+from bigkpca.numerics.kernels.base import Evaluate, SimpleKernel
 
 _ROUNDED = 0.01  # how far the number of a character may be from a whole number
 _DENSE_WORDS = 4096  # of the fixed strings: with fewer, a dense table of counts is faster
 
 
 @dataclass(frozen=True)
-class Spectrum(Leaf):
+class Spectrum(SimpleKernel):
     """k(x, y) = Σ_w c_w(x) c_w(y), where c_w(x) counts the occurrences in x of the word w of k characters.
 
     Rows are strings: whole numbers that represent characters, with zeros after the end of shorter strings, as written

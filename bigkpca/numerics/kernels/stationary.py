@@ -25,7 +25,7 @@ from bigkpca.numerics.kernels.base import (
     Evaluate,
     EvaluateWithWeights,
     FrequencyDraws,
-    Leaf,
+    SimpleKernel,
     Towards,
     cached_pieces,
     require_positive,
@@ -34,7 +34,7 @@ from bigkpca.numerics.kernels.base import (
 
 
 @dataclass(frozen=True)
-class Stationary(Leaf):
+class Stationary(SimpleKernel):
     """A kernel of (x - y) / sigma with k(x, x) = 1; sigma is in the units of the columns."""
 
     sigma: float

@@ -9,18 +9,18 @@ import pytest
 
 _CODE = """
 import numpy as np
-from bigkpca.execution import trim
+from bigkpca.execution import release_freed_memory
 
 def resident_mb():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
 
 pieces = [np.ones(12_000) for _ in range(600)]  # 58 MB in pieces too small for a mapping of their own
-last = pieces.pop()  # above them: without `trim`, those below stay resident
+last = pieces.pop()  # above them: without `release_freed_memory`, those below stay resident
 del pieces
 resident = []
 for size in (0, 100, 1000):
-    trim(size)
+    release_freed_memory(size)
     resident.append(resident_mb())
 print(*resident)
 """

@@ -301,7 +301,7 @@ class FitSpec(BaseModel):
         return checks.is_precomputed(self.kernel)
 
     @property
-    def own_landmarks(self) -> int | None:
+    def given_landmarks(self) -> int | None:
         """Number of landmarks passed by the caller, including repeated ones; None if a rule chooses them."""
         own: Any = self.landmarks
         return own.count if isinstance(own, landmarks.OwnRows | landmarks.RowNumbers) else None
