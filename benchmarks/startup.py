@@ -26,7 +26,7 @@ started = time.perf_counter()
 print(time.perf_counter() - started)
 """
 _BASE = "import sklearn.base, sklearn.utils.metaestimators, sklearn.utils.validation"
-_COMPLETION = {"_BIGKPCA_COMPLETE": "bash_complete", "COMP_WORDS": "bigkpca fit --kernel spe", "COMP_CWORD": "3"}
+_COMPLETION = {"_BIGKPCA_COMPLETE": "bash_complete", "COMP_WORDS": "bigkpca fit --kern", "COMP_CWORD": "3"}
 _COMPLETE = "from bigkpca.cli import main; main(prog_name='bigkpca')"
 _SIDES = {  # what is measured, and the most seconds that it should take
     "python": ("Python alone", None),
