@@ -58,7 +58,13 @@ BY_HAND = [
     {"kernel": "polynomial"},
     *(
         pytest.param(each, marks=pytest.mark.full)
-        for each in ({"gamma": "scale"}, {"tol": 0.3, "size": "auto"}, {"refine": 3}, {"noise": 0.1})
+        for each in (
+            *({"kernel": kernel} for kernel in ("matern", "linear", "cosine")),
+            {"gamma": "scale"},
+            {"tol": 0.3, "size": "auto"},
+            {"refine": 3},
+            {"noise": 0.1},
+        )
     ),
 ]
 

@@ -37,7 +37,7 @@ class Found:
     out: str
     about: Mapping[str, Any]  # the manifest of the features; empty before the first night
     rows: ZarrRows  # whose features there will be
-    to_fit: bool  # there is no model
+    to_fit: bool  # the model does not exist yet, so this run fits it
     resumed: bool  # a run that was killed had begun with these rows
     stored: int  # rows that are stored by now
     room: int  # rows for which the input has room
