@@ -40,7 +40,7 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.spec import FitSpec
 
 SIGMA, COMPONENTS, LEADING = 2400.0, 50, 20
-SHARES = (0.1, 0.15, 0.3, 0.35, 0.45, 0.65, 1, 1.4, 1.7, 2)  # of --size: landmarks of bigkpca
+SHARES = (0.1, 0.15, 0.3, 0.38, 0.45, 0.65, 0.75, 1, 1.4, 1.7, 2)  # of --size: landmarks of bigkpca
 THEIR_SHARES = (1, 2, 4)  # of --size: landmarks of scikit-learn
 FEATURES = (0.125, 0.25, 0.375, 0.5, 0.75)  # of --features: random features of bigkpca
 OURS, THEIRS, SAMPLER = "bigkpca, k-means", "scikit-learn", "scikit-learn, RBFSampler + PCA"

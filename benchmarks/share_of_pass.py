@@ -12,14 +12,14 @@ from unittest import mock
 import bigkpca
 from benchmarks.common import MEDIAN_DISTANCE, arguments, repeated_dataset, seconds_of
 from benchmarks.results import Results, Target, table
-from bigkpca.fitting import features, fit, solve
+from bigkpca.fitting import fit, solve
 from bigkpca.storage import models
 
 COMPONENTS = 50
 _MOST = {1: 35, 2: 30, 4: 35}  # times --size: % of a fit that is not the pass
 _STAGES = {  # where the function of a stage is called
     "sample": (fit, "draw_sample"),
-    "landmarks": (features, "choose_landmarks"),
+    "landmarks": (fit, "choose_features"),
     "pass": (solve, "sums_of"),
     "certificate": (solve, "of_landmarks"),
     "pre-image": (fit, "with_decoder"),
