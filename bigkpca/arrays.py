@@ -35,7 +35,6 @@ from bigkpca.execution.projection import (
 )
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.features import choose_landmarks
-from bigkpca.fitting.preimage import of_leading
 from bigkpca.fitting.sample import draw_sample, scaled_columns
 from bigkpca.numerics import measures, solvers
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
@@ -156,13 +155,12 @@ def scores(model: AnyModel, X: Any) -> da.Array:
 
 
 def preimages(model: AnyModel, Y: Any) -> da.Array:
-    """Pre-images (n, d) of scores Y (n, r), or of the leading ones, lazy: the rows that the scores represent.
+    """Pre-images (n, d) of scores Y (n, r), lazy: the rows that the scores represent.
 
     Raises SpecError for scores of another width or model, and for a model without pre-images.
     """
     model = model_of(model)
     scores = open_scores(model, Y)
-    model = of_leading(model, scores.shape[1])
     model.check_preimages()
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 

@@ -29,8 +29,6 @@ def test_functions_take_the_names_of_the_estimator_and_errors_name_them(X, tmp_p
         lambda **names: bigkpca.plan(X, **names),
         lambda **names: bigkpca.fit(X, tmp_path / "m.zarr", **names),
         lambda **names: bigkpca.compare(X, tmp_path / "c", **names),
-        lambda **names: bigkpca.transform(model, X, tmp_path / "s.zarr", **names),
-        lambda **names: KernelPCA.load(tmp_path / "0.zarr").transform(X, tmp_path / "s.zarr", **names),
     ):
         with pytest.raises(SpecError, match=r"^n_components=0: "):
             call(n_components=0)

@@ -41,7 +41,6 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import in_frame
 from bigkpca.fitting.merge import extend, of_first_batch, spec_like
-from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
@@ -476,12 +475,10 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @overload
     def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
     @overload
-    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
+    def transform(self, X: Any, out: AnyPath) -> Stored: ...
     @overload
-    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
-    def transform(
-        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
-    ) -> Any:
+    def transform(self, X: Any, out: None = None) -> Any: ...
+    def transform(self, X: Any, out: AnyPath | None = None) -> Any:
         """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
 
         A PyTorch tensor or CuPy array gives one on the same device; a Dask frame gives a lazy Dask frame with the same
@@ -489,16 +486,14 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if it is backed by Dask. Rows of Dask frames, and of Dask arrays with unknown chunk sizes, are not counted. If
         `set_output` requests a frame, in-memory input other than tensors gives one; other results stay lazy.
 
-        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it, too.
+        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned, as by
+        `bigkpca.transform`. xarray.open_zarr opens it, too.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, n_components=n_components, device=self.device)
-        if dtype is not None or n_components is not None:
-            raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
+            return transform(self.model_, X, out, device=self.device)
         if is_dask_frame(X):
             view = SCORES.lazy if self.dtype else lazy_scores_like_rows
             return in_frame(self._checked_frame(X), view, self.model_, self.get_feature_names_out())
@@ -526,10 +521,9 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         scores = open_scores(self.model_, Y, counted=False)
-        used = of_leading(self.model_, scores.shape[1])
         if start is not None:
             scores = with_starts(scores, self._matching_rows(start, self.model_))
-        found = PREIMAGES.of(scores, used)
+        found = PREIMAGES.of(scores, self.model_)
         return in_kind(Y, found, "rows", "feature")
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
