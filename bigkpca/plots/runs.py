@@ -9,6 +9,7 @@ import numpy as np
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import SpecError, unknown_name
+from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage.runs import ENDING, read_records
 
@@ -93,16 +94,16 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
         raise SpecError(f"a {type(found).__name__} is not a comparison: pass what bigkpca.compare returned")
     if error not in _ERRORS:
         raise unknown_name("error", error, _ERRORS)
-    medians = [each for each in found.medians if not each.exact]
-    names = list(dict.fromkeys(each.method for each in medians))
+    medians, exact = found.medians, Exact.name
+    names = list(dict.fromkeys(each.method for each in medians if each.method != exact))
     axes = own_or_new(axes)
     for name, color, marker in zip(names, label_colors(len(names)), _MARKERS * len(names), strict=False):
         for fits, how in ((found.trials, {"linestyle": "none", "alpha": 0.4}), (medians, {"label": name})):
             own = [each for each in fits if each.method == name]
             y = 100 * np.maximum([getattr(each, error) for each in own], _SMALLEST)
             axes.plot([each.seconds for each in own], y, color=color, marker=marker, markersize=5, **how)
-    for each in found.medians:
-        if each.exact:
+    for each in medians:
+        if each.method == exact:
             axes.axvline(each.seconds, color=ink(), linestyle="--", linewidth=1, label="exact")
     axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=error.replace("_", " ") + ", %")
     plain_ticks(axes.xaxis)

@@ -48,14 +48,15 @@ def test_no_job_and_no_drift(job, tmp_path):
 
 
 def test_a_comparison_is_drawn_by_its_fits_and_their_medians(axes):
-    trials = [Trial("exact", 99, 0, 9.0, 1)]
+    nan = float("nan")
+    trials = [Trial("exact", 99, 0, 9.0, 1, nan, nan, nan, nan, nan)]
     for method, size, seconds, errors in (
         ("rff", 20, 2.0, (0.1, 0.3, 0.2)),
         ("rff", 40, 4.0, (0, 0, 0)),
         ("columns", 20, 1.0, (0.5, 0.5, 0.5)),
     ):
-        trials += [Trial(method, size, seed, seconds, 1, score_error=error) for seed, error in enumerate(errors)]
-    assert plots.comparison(Comparison("out", tuple(trials), "exact", 3, 0.1), axes=axes) is axes
+        trials += [Trial(method, size, seed, seconds, 1, nan, nan, nan, error, nan) for seed, error in enumerate(errors)]
+    assert plots.comparison(Comparison("out", "exact", tuple(trials)), axes=axes) is axes
     lines = {each.get_label(): each for each in axes.lines}
     np.testing.assert_allclose(lines["rff"].get_data(), [[2, 4], [20, 1e-4]])
     np.testing.assert_allclose(lines["columns"].get_data(), [[1], [50]])
@@ -69,4 +70,4 @@ def test_what_is_not_a_comparison_or_an_error():
     with pytest.raises(SpecError, match=r"a dict is not a comparison: pass what bigkpca\.compare returned"):
         plots.comparison({})
     with pytest.raises(SpecError, match="unknown error 'score': did you mean 'score_error'"):
-        plots.comparison(Comparison("out", (), "exact", 3, 0.1), "score")
+        plots.comparison(Comparison("out", "exact", ()), "score")
