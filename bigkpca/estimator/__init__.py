@@ -75,9 +75,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Number of components, the share of variance that they must explain, or None for the numerical rank. Fewer are
         kept if the rank is smaller, with a FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
-        A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
-        "precomputed", `fit` takes the kernel matrix (n, n), which is held in memory, and `transform` takes kernels with
-        the fitted rows, (m, n).
+        A name in `bigkpca.kernels.KERNELS`, with options such as "matern:nu=2.5,sigma=3". With "precomputed", `fit`
+        takes the kernel matrix (n, n), which is held in memory, and `transform` kernels with the fitted rows, (m, n).
     sigma : float, "median", or a multiple such as "3 median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
@@ -109,8 +108,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one column.
     column_weights : mapping of str to float, (d,) array of float, or None
         Factors w_c of the columns, after standardising: squared distances count w_c² times. A mapping sets those of
-        some columns, or columns of categories, by name, e.g. {"distance": 2.5}. Gridded data usually have
-        sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as pre-image.
+        some columns by name, e.g. {"distance": 2.5}. Gridded data usually have sqrt(cos(latitude)). A column of weight
+        0 has no influence, and its mean as pre-image.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
         would change the bounds or leading eigenvalues by more than 0.01. With None, scores of float32 rows are float32.
@@ -126,8 +125,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is fitted with
         it, and `score` adds it.
     calibration_rows : int
-        Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
-        are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
+        Number of rows that take no part in the fit, at most half of all, by which other rows are judged (see
+        `KernelPCADetector`), and what the scores explain of the columns (`captured_`).
     calibration : "random" or "last"
         Which rows these are. The last ones suit rows that come in time.
     random_state : int, RandomState or None
@@ -135,7 +134,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     block_rows : int or None
         Rows per task.
     memory_limit : str such as "2 GB", int (bytes) or None
-        Refuse a fit whose process would need more; with `tol`, stop the growth of the size. Nothing else depends on it.
+        Refuse a fit whose process would need more; with `tol`, stop the growth of the size.
     device : str or None
         Device that computes the passes of a fit, and scores and residuals of rows in memory: "cuda" for a GPU, other
         names as in `bigkpca.fit`. None: the device that holds the rows, or else the processor, which always computes
@@ -143,14 +142,15 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     verbose : bool or Progress
         True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
     kernel_params : dict, optional
-        Keyword arguments of a callable kernel. Named kernels take options: "matern:nu=2.5,sigma=3".
+        Keyword arguments of a callable kernel.
 
     Attributes
     ----------
     eigenvalues_ : (r,) float64
         Eigenvalues of the (centred) Gram matrix, descending.
     explained_variance_ratio_ : (r,) float64
-        Shares of the variance.
+        eigenvalues_ over an upper bound of the trace: never too large for Nyström with a positive semidefinite kernel;
+        otherwise an estimate.
     n_components_ : int
         Number of components kept, r.
     landmarks_ : (l, d) or None
@@ -181,14 +181,10 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     Examples
     --------
-    Rows that share a sentinel are far from all others, and still distinguished from each other:
-
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(3000, 5)).astype("f4")
-    >>> X[rng.random(3000) < 0.05, 2] = -9999
+    >>> X = np.random.default_rng(0).normal(size=(3000, 5))
     >>> kpca = KernelPCA(2, size=300, random_state=0).fit(X)
-    >>> kpca.eigenvalues_.round(0), kpca.certificate_.trust
-    (array([199., 195.]), ('solid', 'solid'))
+    >>> kpca.transform(X).shape, kpca.certificate_.trust
+    ((3000, 2), ('solid', 'solid'))
     """
 
     _like = False  # whether the features are those of another model
@@ -410,8 +406,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def explained_variance_ratio_(self) -> Array:
-        """eigenvalues_ divided by an upper bound on the trace, (r,): never too large for Nyström with a positive
-        semidefinite kernel; an estimate for columns, random features and other kernels."""
+        """Shares of the variance, (r,)."""
         return self.model_.solution.explained_variance_ratio
 
     @property
@@ -428,6 +423,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def n_components_(self) -> int:
         """Number of components kept."""
         return self.model_.components
+
+    _n_features_out = n_components_  # as ClassNamePrefixFeaturesOutMixin asks for it
 
     @property
     def landmarks_(self) -> Array | None:
@@ -453,8 +450,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @property
     def eigenvectors_(self) -> Array:
         """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r); scores of these rows are
-        eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass. Raises AttributeError for models that
-        do not keep all rows."""
+        eigenvectors_ √eigenvalues_, as far as iterations have converged. Raises AttributeError for models that do not
+        keep all rows."""
         model = self.model_
         if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
             raise AttributeError(
@@ -462,10 +459,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 "fitted rows divided by sqrt(eigenvalues_) approximate them"
             )
         return model.solution.components * np.sqrt(model.solution.eigenvalues)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

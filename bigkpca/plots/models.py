@@ -36,7 +36,8 @@ def spectrum(
     """Draw the share of the variance of each component, with the bounds of its certificate.
 
     Dots are the components of this model, with a mark for the trust in each. As far as they are known, light bars show
-    the range from what is proven to what holds with 95 % confidence, and dashes an estimate of the exact value.
+    the range from what is proven to what holds with 95 % confidence, and dashes an estimate of the exact value. The
+    scale of y is logarithmic.
 
     Parameters
     ----------
@@ -47,16 +48,6 @@ def spectrum(
         Number of leading components to draw; by default all.
     axes : matplotlib.axes.Axes, optional
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The scale of y is logarithmic.
-
-    Raises
-    ------
-    SpecError
-        n_components below 1.
-
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(300, 4))
@@ -66,12 +57,11 @@ def spectrum(
     """
     check_axes(axes)
     fitted = model_of(model)
-    most = None if n_components is None else _count("n_components", n_components)
     known, solution = fitted.certificate, fitted.solution
     values, bounds, scale = solution.eigenvalues, (known.lower, known.upper, known.estimate), 1
     if not eigenvalues:
         values, bounds, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
-    values, low, high, estimate = (scale * each[:most] for each in (values, *bounds))
+    values, low, high, estimate = (scale * each[:n_components] for each in (values, *bounds))
     x, least = np.arange(1, len(values) + 1), values[values > 0].min()
     axes = own_or_new(axes)
     axes.set_yscale("log")
@@ -80,7 +70,7 @@ def spectrum(
         axes.bar(x, high - bottom, 0.7, bottom, color="C0", alpha=0.4, label=f"bounds ({known.confidence:.0%})")
     if not np.isnan(estimate).all():
         axes.plot(x, estimate, "_", color="C1", markersize=9, label="exact (estimate)")
-    trust = np.array(known.trust[:most])
+    trust = np.array(known.trust[:n_components])
     for word, mark in _MARKS.items():
         if (here := trust == word).any():
             axes.plot(x[here], values[here], mark, color=ink(), markersize=3.5, label=word)
@@ -96,7 +86,8 @@ def spectrum(
 
 def columns(model: AnyModel, *, n_columns: int = 20, axes: Axes | None = None) -> Axes:
     """Draw the share of the variance of each column that a linear function of all scores explains, as a bar, and the
-    share that linear PCA with as many components explains, as a mark (see `Captured`).
+    share that linear PCA with as many components explains, as a mark (see `Captured`). Raises SpecError for a model
+    that does not know what its scores explain.
 
     Parameters
     ----------
@@ -105,25 +96,16 @@ def columns(model: AnyModel, *, n_columns: int = 20, axes: Axes | None = None) -
     n_columns : int
         Number of columns to draw at most: those with the largest shares.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model that does not know what its scores explain, or n_columns below 1.
     """
     check_axes(axes)
-    fitted, most = model_of(model), _count("n_columns", n_columns)
+    fitted = model_of(model)
     if (found := fitted.captured) is None:
         raise SpecError(
             "what the scores of this model explain of its columns is not known: fit it with calibration_rows=2000"
         )
     places = fitted.variables or {name: slice(j, j + 1) for j, name in enumerate(_column_names(fitted))}
     shares = {"all columns": found.shares, **found.of_columns(places)}
-    names, r = list(shares)[: most + 1][::-1], found.components  # from the bottom up
+    names, r = list(shares)[: n_columns + 1][::-1], found.components  # from the bottom up
     ours, pca = 100 * np.array([shares[name] for name in names]).T
     axes, y = own_or_new(axes), np.arange(len(names))
     axes.barh(y, ours, 0.6, color="C0", label=f"{r} scores" if r > 1 else "the score")
@@ -148,7 +130,9 @@ def component(
 ) -> Axes:
     """Draw what a component means: pre-images of points along its axis, with scores of 0 on all other components.
 
-    A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown.
+    A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown. Raises
+    SpecError for a model without pre-images, a component that does not exist, a kind that does not suit the columns,
+    and fewer than two deviations.
 
     Parameters
     ----------
@@ -171,16 +155,6 @@ def component(
         Colours of pictures without colours.
     axes : matplotlib.axes.Axes, optional
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model without pre-images, a component that does not exist, a kind that does not suit the columns, fewer than
-        two deviations, or n_columns below 1.
-
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(300, 4))
@@ -189,7 +163,7 @@ def component(
     ('component 2', 5)
     """
     check_axes(axes)
-    fitted, most = model_of(model), _count("n_columns", n_columns)
+    fitted = model_of(model)
     j, shape = component_index(number, fitted.components), picture_shape(fitted, image_shape)
     if kind is None:
         kind = (
@@ -215,7 +189,7 @@ def component(
     elif kind == "curves":
         _draw_curves(axes, found.rows, words, steps, fitted)
     else:
-        _draw_bars(axes, found.rows, words, fitted, most)
+        _draw_bars(axes, found.rows, words, fitted, n_columns)
     axes.set_title(f"component {number}")
     return axes
 
@@ -224,7 +198,8 @@ def contours(
     model: AnyModel, data: Any = None, number: int = 1, *, cmap: Any = "RdBu_r", axes: Axes | None = None
 ) -> Axes:
     """Draw the scores of a component over the plane of rows with two columns, as contours, with at most 2000 rows as
-    dots. Along the thick line the score is 0.
+    dots. Along the thick line the score is 0. Raises SpecError for a model of rows with other than two columns, and for
+    a component that does not exist.
 
     Parameters
     ----------
@@ -237,15 +212,6 @@ def contours(
     cmap : str or Colormap
         Colours of scores.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model of rows with other than two columns, or a component that does not exist.
     """
     check_axes(axes)
     fitted = model_of(model)
@@ -288,11 +254,6 @@ def _is_picture(shape: Sequence[int]) -> bool:
     return len(shape) in (2, 3) and min(shape) >= 1 and tuple(shape[2:]) in ((), (1,), (3,))
 
 
-def _count(name: str, value: Any) -> int:
-    """A number of things to draw. Raises SpecError if it is below 1."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise SpecError(f"{name}={value!r}: give a number of at least 1")
-    return int(value)
 
 
 def _numbers(values: Any) -> Array | None:

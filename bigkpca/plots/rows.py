@@ -44,7 +44,8 @@ def scores(
     cmap: Any = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the scores of two components, a dot for each row, coloured by label or by value.
+    """Draw the scores of two components, a dot for each row, coloured by label or by value. Raises SpecError for rows
+    that are gone, components that do not exist, and not one color for each row.
 
     Parameters
     ----------
@@ -63,15 +64,6 @@ def scores(
         Colours of values; by default those of the current style. Labels have the colours in which the style draws
         lines, if it has enough.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        Rows that are gone, components that do not exist, or not one color for each row.
 
     Notes
     -----
@@ -112,7 +104,8 @@ def unusual(
     flagged.
 
     Both are -log p, where p is the share of calibration rows with at least this value. The rarer of the two is compared
-    with the limit, and a flagged row has its colour.
+    with the limit, and a flagged row has its colour. Raises SpecError for a model without calibration rows, a share
+    that they cannot show, rows that are gone, and scores without flags.
 
     Parameters
     ----------
@@ -125,16 +118,6 @@ def unusual(
     flag : float or str
         The share of ordinary rows that may be flagged, such as 0.01 or "1%".
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Both scales are logarithmic.
-
-    Raises
-    ------
-    SpecError
-        A model without calibration rows, a share that they cannot show, rows that are gone, or scores without flags.
 
     Notes
     -----

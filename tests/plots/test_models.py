@@ -186,10 +186,8 @@ def test_what_figures_of_models_refuse(images, digits):
     number = r"there is no component .*: they are counted from 1, and the last one is 6"
     steps = r"give at least two numbers, e.g. \(-2, 0, 2\)"
     for draw, message in (
-        (lambda: plots.spectrum(kpca, n_components=0), "n_components=0: give a number of at least 1"),
         (lambda: plots.spectrum({}), "a dict is not a model"),
         (lambda: plots.columns(kpca), "what the scores of this model explain of its columns is not known: fit it with"),
-        (lambda: plots.columns(kpca, n_columns=2.5), "n_columns=2.5: give a number of at least 1"),
         *((lambda j=j: plots.component(kpca, j), number) for j in (0, 7, 1.0, "1")),
         *((lambda at=at: plots.component(kpca, deviations=at), steps) for at in ((2,), (-2, np.nan), (), 3, "ab")),
         (
