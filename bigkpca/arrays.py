@@ -175,7 +175,7 @@ def residuals(model: AnyModel, X: Any) -> da.Array:
 
 
 def statistics(model: AnyModel, X: Any) -> da.Array:
-    """How unusual each row is, (n, 3), lazy: residual, distance, and both combined (see `bigkpca.KernelPCADetector`)."""
+    """How unusual each row is, (n, 3), lazy: residual, distance, and both combined (see `KernelPCADetector`)."""
     model, rows = _opened(model, X)
     model.check_calibrated()
     given = model, expansion_of(model)
