@@ -46,8 +46,8 @@ def report(
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> str:
-    """Write an HTML report of a model: what was fitted, how accurate the approximation of kernel PCA is, what the
-    components capture, and those figures of `bigkpca.plots` that apply.
+    """Write an HTML report of a model, and return its path: what was fitted, how accurate the approximation of kernel PCA
+    is, what the components capture, and those figures of `bigkpca.plots` that apply.
 
     Parameters
     ----------
@@ -71,26 +71,18 @@ def report(
     progress : bool or Progress
         True shows bars, or lines where there is no terminal; a Progress receives progress and notes.
 
-    Returns
-    -------
-    str
-        The path of the report.
-
     Raises
     ------
     SpecError
         If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or without
         Matplotlib.
-    CorruptionError, IncompleteError
-        If the model or scores are damaged, not finished, or changed while they are read; if the disk is full.
-    LockedError
-        If another process is writing `out`.
+    CorruptionError, IncompleteError, LockedError
+        As in `transform`.
 
     Notes
     -----
-    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, and the flags of all rows, if the scores
-    have some; makes no pass over the data. Writes `out` only, whole or not at all. The same call on the same files
-    draws the same page.
+    Makes no pass over the data: reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, and flags. The
+    same call on the same files draws the same page.
     """
     progress = shown(progress)
     if not installed():
