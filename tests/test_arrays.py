@@ -201,12 +201,10 @@ def test_lazy_scores_are_the_scores_and_kernels_that_are_functions_have_a_featur
         if method.startswith("rff"):  # which are their own feature map
             Z = arrays.feature_map(model, X).compute()
             np.testing.assert_allclose(found, (Z - model.solution.mean) @ model.solution.components, atol=1e-12)
-    for method in ("nystroem", "columns", "exact"):
-        model = fitted(X, kernel=quadratic, sigma="median", method=method, center=False)
-        np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X), err_msg=method)
-        Z = arrays.feature_map(model, X).compute()
-        np.testing.assert_allclose(np.linalg.eigvalsh(Z.T @ Z)[::-1][:5], model.solution.eigenvalues, rtol=1e-6)
-    np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)  # of the exact method
+    model = fitted(X, kernel=quadratic, sigma="median", method="exact", center=False)
+    np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X))
+    Z = arrays.feature_map(model, X).compute()
+    np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)
 
 
 def test_leverages_add_up_to_the_number_of_components(X):
@@ -258,9 +256,7 @@ def counting(path):
 COLLECTIONS = {  # Z of rows
     "plain": lambda X: X,
     "centred": lambda X: X - X.mean(axis=0),
-    "persisted, centred": lambda X: (P := X.persist()) - P.mean(axis=0),
     "features of persisted rows": lambda X: arrays.random_features(X.persist(), 40, kernels.Gaussian(1.0)),
-    "optimized": lambda X: dask.optimize(X - X.mean(axis=0))[0],
     "wide chunks": lambda X: X.rechunk({1: 7}),
 }
 

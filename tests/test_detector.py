@@ -514,8 +514,3 @@ def test_p_values_of_ordinary_rows_are_uniform(detector):
     assert low <= np.mean(flags == -1) <= high
     np.testing.assert_array_equal(flags == -1, detector.decision_function(new) < 0)
     np.testing.assert_array_equal(detector.decision_function(new), detector.score_samples(new) - detector.offset_)
-
-
-def test_multiples_of_the_median_length(X):
-    found = [KernelPCA(2, sigma=sigma, size=20, random_state=0).fit(X).sigma_ for sigma in ("median", "3 median")]
-    np.testing.assert_allclose(found[1], 3 * found[0])
