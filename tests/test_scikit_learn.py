@@ -158,6 +158,6 @@ def test_components_that_are_rounding_are_never_kept():
 
 
 def test_kernel_pca_raise_not_fitted_error():
-    for method in ("transform", "inverse_transform", "denoise", "residual", "score", "to_onnx", "save"):
+    for method in ("transform", "inverse_transform", "denoise", "residual", "score", "save"):
         with pytest.raises(NotFittedError):
             getattr(KernelPCA(2), method)(np.zeros((3, 2)))

@@ -50,7 +50,6 @@ from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.export import export_model
 from bigkpca.workflows.fit import fit_model, merge
 from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.inputs import open_scores
@@ -564,15 +563,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         model = self.model_
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
-
-    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). No pass.
-
-        Raises SpecError for a kernel or features without operators in ONNX, if the library onnx is missing, and if the
-        file already exists, unless `overwrite` is set.
-        """
-        check_is_fitted(self)
-        export_model(self.model_, path, overwrite=overwrite)
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; does nothing if it is already saved at `path`.

@@ -69,8 +69,6 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
     random_state : int, optional
         Seed of all random numbers; by default that of `kpca`.
-    device : str, optional
-        Device that computes, as in `KernelPCA`; by default that of `kpca`.
 
     Attributes
     ----------
@@ -111,14 +109,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         contamination: float | str = "auto",
         calibration_rows: int = CALIBRATION_ROWS,
         random_state: int | None = None,
-        device: str | None = None,
     ) -> None:
         self.kpca = kpca
         self.alpha = alpha
         self.contamination = contamination
         self.calibration_rows = calibration_rows
         self.random_state = random_state
-        self.device = device
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d), in any container that `KernelPCA.fit` takes; `y` is not used.
@@ -178,7 +174,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
                 f"{smaller}more rows or calibration_rows"
             )
         seed = kpca.random_state if self.random_state is None else self.random_state
-        return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)
+        return kpca.set_params(calibration_rows=count, random_state=seed)
 
     def _limited(self, kpca: KernelPCA, limit: Limit) -> Self:
         """The detector with this kernel PCA and limit, which the model keeps."""
@@ -213,7 +209,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     def _statistics(self, X: Any) -> Any:
         rows = self._matching_rows(X, self.model_)
-        return _STATISTICS.of(rows, self.model_, self.device or self.kpca_.device)
+        return _STATISTICS.of(rows, self.model_, self.kpca_.device)
 
     def score_samples(self, X: Any) -> Any:
         """Minus the combined statistic of each row of X (n, d), (n,), as `statistics`: lower for more unusual rows."""
