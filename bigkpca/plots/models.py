@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
 _KINDS = ("pictures", "curves", "bars")
-_STEPS = (-2, -1, 0, 1, 2)  # standard deviations along a component; few scores are further out
+_STEPS = np.arange(-2, 3)  # standard deviations along a component; few scores are further out
 _STRIP, _GAP = 2.0, 0.05  # height of pictures side by side in inches, and the gap between them in widths
 _SEEN, _GRID = 2000, 100  # rows that contours show, and points along each axis
 
@@ -123,16 +123,15 @@ def component(
     *,
     kind: str | None = None,
     image_shape: Sequence[int] | None = None,
-    deviations: Sequence[float] = _STEPS,
     n_columns: int = 12,
     cmap: Any = "gray",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw what a component means: pre-images of points along its axis, with scores of 0 on all other components.
+    """Draw what a component means: pre-images of points along its axis, with scores of -2 to 2 standard deviations, and
+    of 0 on all other components.
 
     A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown. Raises
-    SpecError for a model without pre-images, a component that does not exist, a kind that does not suit the columns,
-    and fewer than two deviations.
+    SpecError for a model without pre-images, a component that does not exist, and a kind that does not suit the columns.
 
     Parameters
     ----------
@@ -147,8 +146,6 @@ def component(
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
-    deviations : sequence of float
-        Points on the axis, in standard deviations of the scores.
     n_columns : int
         Number of columns that "bars" show at most: those that change most.
     cmap : str or Colormap
@@ -165,29 +162,24 @@ def component(
     check_axes(axes)
     fitted = model_of(model)
     j, shape = component_index(number, fitted.components), picture_shape(fitted, image_shape)
-    if kind is None:
-        kind = (
-            "pictures" if shape else "curves" if fitted.names is None or _numbers(fitted.names) is not None else "bars"
-        )
+    by_number = fitted.names is None or _numbers(fitted.names) is not None
+    kind = kind or ("pictures" if shape else "curves" if by_number else "bars")
     if kind not in _KINDS:
         raise SpecError(f"kind={kind!r} is not one of {', '.join(_KINDS)}")
     if kind == "pictures" and shape is None:
         raise SpecError("pictures need the shape of a row: pass image_shape, e.g. (28, 28)")
-    steps = _numbers(deviations)
-    if steps is None or len(steps) < 2:
-        raise SpecError(f"deviations={deviations!r}: give at least two numbers, e.g. (-2, 0, 2)")
     n = fitted.sums.weight if fitted.sums else fitted.provenance["identity"]["shape"][0]
-    Y = np.zeros((len(steps), fitted.components))
-    Y[:, j] = steps * np.sqrt(fitted.solution.eigenvalues[j] / n)
+    Y = np.zeros((len(_STEPS), fitted.components))
+    Y[:, j] = _STEPS * np.sqrt(fitted.solution.eigenvalues[j] / n)
     with single_threaded_blas:
-        found = fitted.reconstructing(len(steps))(Y, None)
-    words = [f"{step:+g} SD".replace("-", "−") if step else "0" for step in steps]
+        found = fitted.reconstructing(len(_STEPS))(Y, None)
+    words = [f"{step:+} SD".replace("-", "−") if step else "0" for step in _STEPS]
     words = [f"{word} (far)" if lost else word for word, lost in zip(words, found.far, strict=True)]
     axes = own_or_new(axes, _STRIP if kind == "pictures" else None)
     if shape is not None and kind == "pictures":
         _draw_pictures(axes, found.rows, words, shape, cmap)
     elif kind == "curves":
-        _draw_curves(axes, found.rows, words, steps, fitted)
+        _draw_curves(axes, found.rows, words, fitted)
     else:
         _draw_bars(axes, found.rows, words, fitted, n_columns)
     axes.set_title(f"component {number}")
@@ -282,13 +274,13 @@ def _draw_pictures(axes: Axes, rows: Array, words: Sequence[str], shape: tuple[i
     axes.grid(visible=False)
 
 
-def _draw_curves(axes: Axes, rows: Array, words: Sequence[str], steps: Array, model: Model) -> None:
+def _draw_curves(axes: Axes, rows: Array, words: Sequence[str], model: Model) -> None:
     """A line for each pre-image, over the columns or the numbers that name them; lines near the mean are faint."""
     x = None if model.names is None else _numbers(model.names)
     x = np.arange(rows.shape[1]) if x is None else x
-    order, furthest = np.argsort(x, kind="stable"), np.abs(steps).max() or 1
-    for step, word, row in zip(steps, words, rows, strict=True):
-        color, alpha = (("C0" if step > 0 else "C1"), 0.3 + 0.7 * abs(step) / furthest) if step else (ink(), 1)
+    order = np.argsort(x, kind="stable")
+    for step, word, row in zip(_STEPS, words, rows, strict=True):
+        color, alpha = (("C0" if step > 0 else "C1"), 0.3 + 0.35 * abs(step)) if step else (ink(), 1)
         axes.plot(x[order], row[order], color=color, alpha=alpha, label=word, rasterized=len(x) > MOST_VECTORS)
     axes.set(xlabel="column", ylabel="value")
     legend(axes)
