@@ -215,6 +215,7 @@ def compare(
     rows, note = open_rows(data), run.progress.note
     spec, folder = spec.for_rows(rows), _checked_folder(out, rows, overwrite=run.overwrite)
     fits = _fits(rows, spec, methods, sizes, seeds, note)
+    store_of(folder).make_folder(folder)
     note("fitting the reference")
     reference, trials = _reference(rows, spec, max(size for _, size, _ in fits))
     for number, (fit, own) in enumerate(fits.items(), 1):
@@ -222,7 +223,6 @@ def compare(
         trials.append(Trial(*fit, *cost, *_errors(model, reference)))
         note(f"{number} of {len(fits)}: {trials[-1]}, seed {trials[-1].seed}, in {cost[0]:.2f} s")
     found, store = Comparison(folder, reference.description, tuple(trials)), store_of(folder)
-    store.make_folder(folder)
     if installed():
         with figure_of(8, 5) as figure:
             comparison(found, axes=figure.add_subplot())

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from bigkpca.arrays import LazyArray
     from bigkpca.data.zarr import Stored
 
+    Lazy = LazyArray | Stored | AnyPath  # inputs whose results are lazy
+
 
 @framing_what_is_in_memory
 class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -250,7 +252,10 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.kernel_params = kernel_params
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Self:
-        """Fit to rows (n, d).
+        """Fit to rows (n, d), and return this estimator.
+
+        Raises DataError for NaN, infinity and constant data, SpecError for parameters that conflict with each other or
+        with the data, both of which are ValueErrors, and MemoryLimitError.
 
         Parameters
         ----------
@@ -265,20 +270,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters left
             at their defaults are taken from its fit; only noise can differ. Estimators fitted this way to different
             rows can be added: a + b.
-
-        Returns
-        -------
-        KernelPCA
-            This estimator.
-
-        Raises
-        ------
-        DataError (a ValueError)
-            NaN, infinity, or constant data.
-        SpecError (a ValueError)
-            Parameters that conflict with each other or with the data.
-        MemoryLimitError
-            The fit needs more than `memory_limit`.
         """
         rows = weighted(self._rows(X, reset=True), sample_weight)
         # Paths are recorded as the command line records them, so that both make the same model.
@@ -315,22 +306,11 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return spec
 
     @overload
-    def fit_transform(
-        self, X: Array, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
-    ) -> Array: ...
+    def fit_transform(self, X: Array, y: None = None, sample_weight: Any = None, *, like: Any = None) -> Array: ...
     @overload
-    def fit_transform(
-        self,
-        X: LazyArray | Stored | AnyPath,
-        y: None = None,
-        sample_weight: Any = None,
-        *,
-        like: AnyModel | None = None,
-    ) -> LazyArray: ...
+    def fit_transform(self, X: Lazy, y: None = None, sample_weight: Any = None, *, like: Any = None) -> LazyArray: ...
     @overload
-    def fit_transform(
-        self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
-    ) -> Any: ...
+    def fit_transform(self, X: Any, y: None = None, sample_weight: Any = None, *, like: Any = None) -> Any: ...
     def fit_transform(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Any:
         """Same bits as fit(X, sample_weight=sample_weight, like=like).transform(X).
 
@@ -357,22 +337,9 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         is left open, there are at most a fifth as many landmarks as rows. Later calls, and all after `fit` and `load`,
         make one pass over the new rows, and signs follow the previous model. If they are far from all landmarks, a
         FarRowsWarning reports it. Between calls, n_components, noise, memory_limit, device and a random_state that is
-        not a number can change.
-
-        Parameters
-        ----------
-        X : rows (n, d)
-            As in `fit`.
-        sample_weight : array (n,), or path, optional
-            Weights of the rows, as in `fit`.
-
-        Raises
-        ------
-        SpecError
-            Too few rows in the first call, or other parameters changed. partial_fit does not exist for the exact
-            method, the randomized solver and refined models.
-        DataError, MemoryLimitError
-            As in `fit`.
+        not a number can change. X and sample_weight are as in `fit`. Raises SpecError for too few rows in the first
+        call and for other changes, and the errors of `fit`. Does not exist for the exact method, the randomized solver
+        and refined models.
         """
         first = not hasattr(self, "model_")
         rows = weighted(self._rows(X, reset=first), sample_weight)
@@ -465,7 +432,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @overload
     def transform(self, X: Array) -> Array: ...
     @overload
-    def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
+    def transform(self, X: Lazy) -> LazyArray: ...
     @overload
     def transform(self, X: Any, out: AnyPath) -> Stored: ...
     @overload
