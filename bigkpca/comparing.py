@@ -125,7 +125,8 @@ class Comparison(ShowsSummary):
         fits: dict[Any, list[Trial]] = {}
         for each in sorted(self.trials):
             fits.setdefault(each[:2], []).append(each)
-        return tuple(Trial(*fit, len(own), *map(median, [*zip(*own, strict=True)][3:])) for fit, own in fits.items())
+        columns = {fit: [*zip(*own, strict=True)] for fit, own in fits.items()}
+        return tuple(Trial._make([*fit, len(found[0]), *map(median, found[3:])]) for fit, found in columns.items())
 
     @property
     def advice(self) -> str:
@@ -241,7 +242,11 @@ def _checked_folder(out: AnyPath, rows: Rows, *, overwrite: bool) -> str:
     output.check_local(folder)
     table, store = f"{folder}/compare.csv", store_of(folder)
     for path, mark in ((table, b"method,size,seed,"), (f"{folder}/compare.svg", b'id="compare-title"')):
-        if store.exists(folder) and not output.check_file(path, lambda head, mark=mark: mark in head, "comparison"):
+
+        def ours(head: bytes, mark: bytes = mark) -> bool:
+            return mark in head
+
+        if store.exists(folder) and not output.check_file(path, ours, "comparison"):
             raise SpecError(f"{path} was not made by bigkpca compare: choose another folder, or move it away")
     if store.exists(table) and not overwrite:
         raise SpecError(
@@ -263,12 +268,12 @@ def _fits(
             raise unknown_name("method to compare", name, known)
         names += found
     most = resolve(FitSpec(n_components=spec.n_components), rows).size
-    sizes = sorted(sizes if len(sizes) else {max(most // share, 2) for share in _SHARES})
-    if not all(isinstance(size, int | np.integer) and size > 1 for size in sizes) or seeds < 1:
-        raise SpecError(f"sizes={sizes}, seeds={seeds}: give sizes of at least 2, and at least one seed")
+    tried: list[Any] = sorted(sizes if len(sizes) else {max(most // share, 2) for share in _SHARES})
+    if not all(isinstance(size, int | np.integer) and size > 1 for size in tried) or seeds < 1:
+        raise SpecError(f"sizes={tried}, seeds={seeds}: give sizes of at least 2, and at least one seed")
     base: dict[str, Any] = {key: getattr(spec, key) for key in FitSpec.model_fields if key not in VARIED}
     fits: dict[tuple[str, int, int], FitSpec] = {}
-    for name, wanted in product(dict.fromkeys(names), sizes):
+    for name, wanted in product(dict.fromkeys(names), tried):
         method, _, rule = name.partition("/")
         kind, own = methods.named(method), base | ({"landmarks": rule} if rule else {})
         size = min(wanted, rows.shape[0]) if kind.landmarks else wanted + wanted % 2 * kind.pairs

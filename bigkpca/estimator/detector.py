@@ -232,15 +232,15 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return self.calibration_.p_values(values[:COMBINED])[COMBINED]
 
     def reasons(self, X: Any) -> Array:
-        """Which part makes up most of the combined statistic of each row of X (n, d), (n,): "residual" or "distance", and
-        "" for rows that are not flagged."""
+        """Which part makes up most of the combined statistic of each row of X (n, d), (n,): "residual" or "distance",
+        and "" for rows that are not flagged."""
         values = self._in_memory(X)
         return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
         """What is unusual about rows X (n, d) in memory, by column, (n, d).
 
-        The difference between a row and its pre-image, over the root mean square of this difference over the calibration
+        The difference between a row and its pre-image, over the root mean square of this difference for calibration
         rows: about 1 for ordinary rows. A pass over both. Raises SpecError for kernels without pre-images.
         """
         check_is_fitted(self)

@@ -110,7 +110,8 @@ class Summary:
         if self._components:
             table = list(self._table(most))
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-            lines += ["  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in table]
+            cells = ([f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)] for row in table)
+            lines += [f"  {'  '.join(row)}".rstrip() for row in cells]
         if self._components > most:
             lines.append(f"  ... {self._components - most} more")
         return "\n".join(lines)

@@ -131,7 +131,7 @@ def component(
     of 0 on all other components.
 
     A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown. Raises
-    SpecError for a model without pre-images, a component that does not exist, and a kind that does not suit the columns.
+    SpecError for a model without pre-images, a component that does not exist, and a kind that does not suit columns.
 
     Parameters
     ----------
@@ -244,8 +244,6 @@ def picture_shape(model: Model, given: Sequence[int] | None) -> tuple[int, ...] 
 
 def _is_picture(shape: Sequence[int]) -> bool:
     return len(shape) in (2, 3) and min(shape) >= 1 and tuple(shape[2:]) in ((), (1,), (3,))
-
-
 
 
 def _numbers(values: Any) -> Array | None:

@@ -46,8 +46,8 @@ def report(
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> str:
-    """Write an HTML report of a model, and return its path: what was fitted, how accurate the approximation of kernel PCA
-    is, what the components capture, and those figures of `bigkpca.plots` that apply.
+    """Write an HTML report of a model, and return its path: what was fitted, how accurate the approximation of kernel
+    PCA is, what the components capture, and those figures of `bigkpca.plots` that apply.
 
     Parameters
     ----------

@@ -54,7 +54,9 @@ def test_a_comparison_is_drawn_by_its_fits_and_their_medians(axes):
         ("rff", 40, 4.0, (0, 0, 0)),
         ("columns", 20, 1.0, (0.5, 0.5, 0.5)),
     ):
-        trials += [Trial(method, size, seed, seconds, 1, nan, nan, nan, error, nan) for seed, error in enumerate(errors)]
+        trials += [
+            Trial(method, size, seed, seconds, 1, nan, nan, nan, error, nan) for seed, error in enumerate(errors)
+        ]
     assert plots.comparison(Comparison("out", "exact", tuple(trials)), axes=axes) is axes
     lines = {each.get_label(): each for each in axes.lines}
     np.testing.assert_allclose(lines["rff"].get_data(), [[2, 4], [20, 1e-4]])
