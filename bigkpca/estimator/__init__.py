@@ -456,7 +456,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if is_dask_frame(X):
             view = SCORES.lazy if self.dtype else lazy_scores_like_rows
             return in_frame(self._checked_frame(X), view, self.model_, self.get_feature_names_out())
-        return in_kind(X, self._scores(self._matching_rows(X, self.model_)), "scores")
+        return in_kind(X, self._scores(self._matching_rows(X)), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None, *, start: Any = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r), in the containers of `transform`: the columns are "feature" in a
@@ -481,7 +481,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         scores = open_scores(self.model_, Y, counted=False)
         if start is not None:
-            scores = with_starts(scores, self._matching_rows(start, self.model_))
+            scores = with_starts(scores, self._matching_rows(start))
         found = PREIMAGES.of(scores, self.model_)
         return in_kind(Y, found, "rows", "feature")
 
@@ -496,7 +496,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return denoise(self.model_, X, out)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
-        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
+        found = DENOISED.of(self._matching_rows(X), self.model_)
         return X.copy(data=found) if is_data_array(X) else in_kind(X, found, "rows")
 
     @only_if(check_restores_rows)
@@ -508,7 +508,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         that noise added. Raises the errors of `transform`.
         """
         check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_, counted=True)
+        rows = self._matching_rows(X, counted=True)
         with RunOptions().engine() as engine:
             return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
 
@@ -521,7 +521,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
-        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_, self.device), "residual")
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X), self.model_, self.device), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:
         """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.

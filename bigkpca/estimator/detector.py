@@ -208,7 +208,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return in_kind(X, self._statistics(X), "statistics", "statistic")
 
     def _statistics(self, X: Any) -> Any:
-        rows = self._matching_rows(X, self.model_)
+        rows = self._matching_rows(X)
         return _STATISTICS.of(rows, self.model_, self.kpca_.device)
 
     def score_samples(self, X: Any) -> Any:
@@ -244,7 +244,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         rows: about 1 for ordinary rows. A pass over both. Raises SpecError for kernels without pre-images.
         """
         check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_, counted=True)
+        rows = self._matching_rows(X, counted=True)
         return (rows.block(0, rows.shape[0]) - self._restored(rows)) / self._usual_errors
 
     @cached_property
