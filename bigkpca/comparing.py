@@ -215,7 +215,7 @@ def compare(
         raise SpecError(f"n_components={spec.n_components}: a comparison needs a number of components")
     rows, note = open_rows(data), run.progress.note
     spec, folder = spec.for_rows(rows), _checked_folder(out, rows, overwrite=run.overwrite)
-    fits = _fits(rows, spec, methods, sizes, seeds, note)
+    fits = _fits(rows, spec, methods, sizes, seeds)
     store_of(folder).make_folder(folder)
     note("fitting the reference")
     reference, trials = _reference(rows, spec, max(size for _, size, _ in fits))
@@ -257,11 +257,11 @@ def _checked_folder(out: AnyPath, rows: Rows, *, overwrite: bool) -> str:
 
 
 def _fits(
-    rows: Rows, spec: FitSpec, asked: str | Sequence[str], sizes: Sequence[int], seeds: int, note: Callable[[str], None]
+    rows: Rows, spec: FitSpec, asked: str | Sequence[str], sizes: Sequence[int], seeds: int
 ) -> dict[tuple[str, int, int], FitSpec]:
     """The fits by method, size and seed. Raises SpecError for methods that do not suit the kernel, if these are asked
     for; without any, all others are fitted."""
-    known, names, left_out = all_methods(), list[str](), list[str]()
+    known, names = all_methods(), list[str]()
     for name in map(str.strip, asked.split(",") if isinstance(asked, str) else asked or known):
         found = [each for each in known if name in (each, each.partition("/")[0])]
         if not found:
@@ -280,14 +280,11 @@ def _fits(
         try:
             for seed in range(seeds):
                 fits[name, size, seed] = FitSpec.checked(**own, method=method, size=size, random_state=seed)
-        except SpecError as error:
+        except SpecError:
             if len(asked):
                 raise
-            left_out.append(f"{name} is left out: {error}")
-    for text in dict.fromkeys(left_out):
-        note(text)
     if not fits:
-        raise SpecError("no method suits this kernel")
+        raise SpecError("no method suits this kernel and these options: name one in methods to see why")
     return fits
 
 
