@@ -188,8 +188,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     ((3000, 2), ('solid', 'solid'))
     """
 
-    _like = False  # whether the features are those of another model
-
     def __init__(
         self,
         n_components: int | float | None = 50,
@@ -294,7 +292,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             if spec is None:
                 spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like = like is not None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
@@ -348,7 +345,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
         run, spec = self._run(rows), self._spec_after(self.model_)
         with run.engine() as engine:
-            if self._like:  # defaults stand for the values of the model
+            if "like" in self.model_.provenance:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
