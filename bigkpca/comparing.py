@@ -15,12 +15,13 @@ import numpy as np
 
 from bigkpca.data.blocks import sample_rows
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, Rows, take
+from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions, of_fit
+from bigkpca.execution.passes import read_rows
 from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
@@ -315,7 +316,7 @@ def _reference(rows: Rows, spec: FitSpec, largest: int) -> tuple[_Reference, lis
             f"{size:,} landmarks, with the eigenvalues that its certificate estimates"
         )
     numbers = random_stream(0, PROBES).choice(n, min(_COMPARED_ROWS, sample_rows(n, d, 0)), replace=False)
-    X = take(rows, np.sort(numbers))
+    X = read_rows(rows, np.sort(numbers), Engine())
     found = _Reference(description, X, _scores(model, X), values, model.features.kernel)
     return found, [Trial(methods.Exact.name, n, 0, *cost, *_errors(model, found))] if exact else []
 
