@@ -227,7 +227,9 @@ def compare(
     found, store = Comparison(folder, reference.description, tuple(trials)), store_of(folder)
     if installed():
         with figure_of(8, 5) as figure:
-            comparison(found, axes=figure.add_subplot())
+            axes = comparison(found, axes=figure.add_subplot())
+            axes.legend().remove()  # which would take a third of the chart
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
             svg = svg_of(figure, "compare", f"Error of the scores against time. {found.advice}")
         store.write(f"{folder}/compare.svg", svg.encode())
     else:
