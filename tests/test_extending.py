@@ -76,11 +76,16 @@ def files(root):
 # What the page promises of each new kind.
 CHECKS = {
     "A kernel": """
+        from bigkpca import kernels
+        combined = kernels.Cauchy(60.0) + 0.5 * kernels.Linear()
+        assert KernelPCA(5, kernel=combined, size=50).fit(digits).certificate_.proven
         run("fit", "digits.npy", "cauchy.zarr", "--kernel", "cauchy", "--components", "10", "--size", "200")
         assert KernelPCA.load("cauchy.zarr").kernel == "cauchy"
         run("transform", "cauchy.zarr", "digits.npy", "scores.zarr")
         assert_array_equal(rows_at("scores.zarr"), kpca.transform(digits))
-        assert "did you mean 'cauchy'" in run("plan", "digits.npy", "--kernel", "cuachy", code=2)
+        plan = ("plan", "digits.npy", "--kernel")
+        assert "did you mean 'cauchy'" in run(*plan, "cuachy", code=2)
+        assert "the cauchy kernel has no spectral density" in run(*plan, "cauchy", "--method", "rff", code=2)
         there = KernelPCA(10, kernel="cauchy", size=200, random_state=0, device="array_api_strict").fit(digits)
         assert_allclose(there.eigenvalues_, kpca.eigenvalues_, rtol=1e-5)
         contract("cauchy", "test_a_kernel")
@@ -94,12 +99,18 @@ CHECKS = {
         loaded = KernelPCA.load("farthest.zarr")
         assert loaded.landmarks == "farthest-point"
         assert all((np.abs(digits - landmark).max(axis=1) < 1e-9).any() for landmark in loaded.landmarks_)
+        assert "peak bytes" in run("plan", "digits.npy", "--landmarks", "Farthest_Point")
         contract("farthest-point", "test_a_rule")
     """,
     "A pre-image": """
         A = np.column_stack([kpca.transform(kpca.landmarks_), np.ones(300)])
         weights = np.linalg.solve(A.T @ A, A.T @ kpca.landmarks_)
         assert_allclose(rows, kpca.transform(digits) @ weights[:-1] + weights[-1], atol=1e-2)
+
+        kpca.save("model.zarr")
+        run("transform", "model.zarr", "digits.npy", "scores.zarr")
+        run("reconstruct", "model.zarr", "scores.zarr", "rows.zarr")
+        assert_array_equal(rows_at("rows.zarr"), rows)
         fit = ("fit", "digits.npy", "other.zarr", "--preimage")
         assert "needs landmarks" in run(*fit, "linear-map", "--method", "rff", code=2)
         contract("linear-map", "test_a_preimage")
@@ -109,9 +120,14 @@ CHECKS = {
         Path("again.fbin").write_bytes(Path("digits.fbin").read_bytes())
         run("ingest", "again.fbin", "vectors.zarr", "--append")
         assert_array_equal(rows_at("vectors.zarr"), np.concatenate([vectors, vectors]))
+        Path("words.odt").write_text("words")
+        assert ".fbin" in run("ingest", "words.odt", "other.zarr", code=2)
     """,
     "An option": """
+        from bigkpca import fit, kernels
         assert KernelPCA.load("model.zarr").nu == 2.5
+        assert fit(digits, "again.zarr", n_components=3, size=50, kernel="matern", nu=2.5).features.kernel.nu == 2.5
+        assert inspect.signature(KernelPCA).parameters["nu"].default == kernels.Matern(1.0).nu
         assert "nu='0'" in run("fit", "digits.npy", "m.zarr", "--kernel", "matern", "--nu", "0", code=2)
         assert "works only with the matern kernel" in run("fit", "digits.npy", "m.zarr", "--nu", "2", code=2)
     """,
@@ -121,6 +137,8 @@ CHECKS = {
         kpca.save("model.zarr")
         drawn = json.loads(run("info", "model.zarr", "--json"))["certificate"]["drawn"]
         assert drawn == KernelPCA.load("model.zarr").certificate_.drawn == len(kpca.model_.drawn.X) > 0
+        KernelPCA(3, method="exact").fit(digits[:50]).save("exact.zarr")
+        assert KernelPCA.load("exact.zarr").certificate_.drawn is None
     """,
     "A field of the model": """
         KernelPCA(3, size=50, random_state=0).fit(digits).save("model.zarr")
