@@ -27,7 +27,7 @@ from bigkpca.execution.progress import Progress
 from bigkpca.execution.projection import score_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import landmarks, measures, methods
-from bigkpca.numerics.display import ShowsSummary, Summary, share_at_most
+from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linear_pca import share_lost, some_held_out
 from bigkpca.numerics.model import Model
@@ -103,7 +103,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(ShowsSummary):
+class Comparison:
     """Result of a comparison.
 
     Attributes
@@ -142,14 +142,17 @@ class Comparison(ShowsSummary):
             f"{best.seconds:.3g} s ({why if good else 'no fit is within 5%: try larger sizes'})."
         )
 
-    def summary(self) -> Summary:
-        """The medians of each method and size, and the advice."""
-        facts = {"path": self.path, "errors against": self.reference, "advice": self.advice}
-        columns = {
-            title: ["" if math.isnan(value := getattr(each, name)) else form(value) for each in self.medians]
-            for name, (title, form) in _COLUMNS.items()
-        }
-        return Summary("Comparison", facts, columns, ("median fit", [str(each) for each in self.medians]))
+    def __repr__(self) -> str:
+        """The medians as a table, and the advice."""
+        table = [[f"{'method':<25}", "size", *(title for title, _ in _COLUMNS.values())]]
+        for each in self.medians:
+            values = [(getattr(each, name), form) for name, (_, form) in _COLUMNS.items()]
+            cells = ("" if math.isnan(value) else form(value) for value, form in values)
+            table.append([f"{each.method:<25}", f"{each.size:,}", *cells])
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ("  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in table)
+        head = f"errors against {self.reference}; medians over seeds"
+        return "\n".join([head, *lines, self.advice, f"path  {self.path}"])
 
 
 class CompareOptions(ProblemOptions, total=False):

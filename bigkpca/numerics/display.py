@@ -82,7 +82,7 @@ def counted(words: Sequence[str]) -> str:
 @dataclass(frozen=True)
 class Summary:
     """A title, facts by name, and columns of numbers or words, one entry for each component, or for each of other
-    things if `names` (of the things, and of each) are given, all of which text then shows."""
+    things if `names` (of the things, and of each) are given; text leaves these out."""
 
     title: str
     facts: Mapping[str, str]
@@ -106,14 +106,14 @@ class Summary:
         """A few lines of text."""
         width = max(map(len, self.facts), default=0)
         lines = [self.title, *(f"  {name:<{width}}  {fact}" for name, fact in self.facts.items())]
-        most = _LINES if self.names is None else self._components
+        if self.names is not None:
+            return "\n".join(lines)
         if self._components:
-            table = list(self._table(most))
+            table = list(self._table(_LINES))
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-            cells = ([f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)] for row in table)
-            lines += [f"  {'  '.join(row)}".rstrip() for row in cells]
-        if self._components > most:
-            lines.append(f"  ... {self._components - most} more")
+            lines += ["  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in table]
+        if self._components > _LINES:
+            lines.append(f"  ... {self._components - _LINES} more")
         return "\n".join(lines)
 
     def html(self) -> str:
