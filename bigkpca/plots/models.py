@@ -186,9 +186,7 @@ def component(
     return axes
 
 
-def contours(
-    model: AnyModel, data: Any = None, number: int = 1, *, cmap: Any = "RdBu_r", axes: Axes | None = None
-) -> Axes:
+def contours(model: AnyModel, data: Any = None, number: int = 1, *, axes: Axes | None = None) -> Axes:
     """Draw the scores of a component over the plane of rows with two columns, as contours, with at most 2000 rows as
     dots. Along the thick line the score is 0. Raises SpecError for a model of rows with other than two columns, and for
     a component that does not exist.
@@ -201,8 +199,6 @@ def contours(
         Rows to draw; by default the rows that were fitted, if they are on disk.
     number : int
         The component, counted from 1.
-    cmap : str or Colormap
-        Colours of scores.
     axes : matplotlib.axes.Axes, optional
     """
     check_axes(axes)
@@ -217,7 +213,7 @@ def contours(
     plane = ArrayRows(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     values = score_rows(plane, fitted, Engine())[:, j].reshape(_GRID, _GRID)
     axes, most = own_or_new(axes), np.abs(values).max()
-    drawn = axes.contourf(x, y, values, 16, cmap=cmap, vmin=-most, vmax=most)
+    drawn = axes.contourf(x, y, values, 16, cmap="RdBu_r", vmin=-most, vmax=most)
     drawn.set_rasterized(True)  # its areas would take a lot of a vector graphic
     axes.contour(x, y, values, [0], colors="black", linewidths=1.6)
     dots(axes, *X.T, color="black")
