@@ -104,17 +104,8 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Result of a comparison.
-
-    Attributes
-    ----------
-    path : str
-        The output folder.
-    reference : str
-        What errors are measured against.
-    trials : tuple of Trial
-        The rows of compare.csv; the first one is the reference, if that is exact.
-    """
+    """Result of a comparison: the output folder, what errors are measured against, and the rows of compare.csv. The
+    first one is the reference, if that is exact."""
 
     path: str
     reference: str
@@ -144,15 +135,13 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The medians as a table, and the advice."""
-        table = [[f"{'method':<25}", "size", *(title for title, _ in _COLUMNS.values())]]
+        head = f"{'method':<25}{'size':>7}" + "".join(f"{title:>12}" for title, _ in _COLUMNS.values())
+        lines = [f"errors against {self.reference}; medians over seeds", head]
         for each in self.medians:
             values = [(getattr(each, name), form) for name, (_, form) in _COLUMNS.items()]
             cells = ("" if math.isnan(value) else form(value) for value, form in values)
-            table.append([f"{each.method:<25}", f"{each.size:,}", *cells])
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ("  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in table)
-        head = f"errors against {self.reference}; medians over seeds"
-        return "\n".join([head, *lines, self.advice, f"path  {self.path}"])
+            lines.append((f"{each.method:<25}{each.size:>7,}" + "".join(f"{cell:>12}" for cell in cells)).rstrip())
+        return "\n".join([*lines, self.advice, f"path  {self.path}"])
 
 
 class CompareOptions(ProblemOptions, total=False):
