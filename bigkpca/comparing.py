@@ -127,10 +127,10 @@ class Comparison:
         good = [each for each in self.medians if each.score_error <= _GOOD]
         time = _LITTLE_LONGER * min((each.seconds for each in good), default=math.inf)
         best = min((each for each in good or self.medians if each.seconds <= time), key=lambda each: each.score_error)
-        why = f"the most accurate of the fastest fits within {_GOOD:.0%}"
+        why = "the most accurate of the fastest fits within" if good else "try larger sizes: no fit is within"
         return (
             f"Use {best}: scores are off by {best.score_error:.2%}, eigenvalues by {best.eigenvalue_error:.2%}, in "
-            f"{best.seconds:.3g} s ({why if good else 'no fit is within 5%: try larger sizes'})."
+            f"{best.seconds:.3g} s ({why} {_GOOD:.0%})."
         )
 
     def __repr__(self) -> str:
