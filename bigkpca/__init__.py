@@ -63,34 +63,10 @@ _PUBLIC = {
     "verify": ("bigkpca.workflows.verify", "verify"),
 }
 __all__ = [
-    "KernelPCA",
-    "KernelPCADetector",
-    "arrays",
-    "compare",
-    "denoise",
-    "evaluate",
-    "export",
-    "fit",
-    "history",
-    "info",
-    "ingest",
-    "kernels",
-    "landmarks",
-    "load",
-    "measures",
-    "merge",
-    "methods",
-    "plan",
-    "plots",
-    "preimages",
-    "reconstruct",
-    "report",
-    "run",
-    "sigma",
-    "submit",
-    "transform",
-    "verify",
-]
+    "KernelPCA", "KernelPCADetector", "arrays", "compare", "denoise", "evaluate", "export", "fit", "history", "info",
+    "ingest", "kernels", "landmarks", "load", "measures", "merge", "methods", "plan", "plots", "preimages",
+    "reconstruct", "report", "run", "sigma", "submit", "transform", "verify",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,8 @@
 
 X is anything that `KernelPCA.fit` takes as rows (n, d), and a model is a `Model`, the path of one, or a fitted
 `KernelPCA`. An array has one chunk for each chunk of rows of a Dask array, or for each block of other rows, and takes
-one pass over them when it is computed. Functions of a model raise SpecError for rows of another width or other columns.
+one pass over them when it is computed. Functions of a model raise SpecError for rows of another width or other columns,
+and for what the model has not: pre-images, k(x, x), or calibration rows.
 Three things are done immediately: the rows of Dask frames are counted, `draw_landmarks` reads a sample, and
 `randomized_svd` makes its passes. `docs/containers.md` shows an example.
 """
@@ -35,7 +36,6 @@ from bigkpca.execution.projection import (
 )
 from bigkpca.execution.tasks import constant, run_function
 from bigkpca.fitting.features import choose_landmarks
-from bigkpca.fitting.preimage import of_leading
 from bigkpca.fitting.sample import draw_sample, scaled_columns
 from bigkpca.numerics import measures, solvers
 from bigkpca.numerics.features import FeatureMap, FourierRows, KernelRows, draw_frequencies
@@ -75,12 +75,9 @@ def draw_landmarks(
     """Landmarks S (l, d) from a sample of the rows, without a fit: float64, in the units of X.
 
     They are those of `KernelPCA(kernel=kernel, size=size, landmarks=landmarks, random_state=random_state).fit(X)`; only
-    if rounding makes that fit choose float64, its landmarks are rounded differently.
-
-    Computed immediately, in at most one pass over X, of which the sample is kept: at most 20,000 rows and 64 MB as
-    float32, but at least `size` rows. For a Dask array of unknown chunk sizes, one more pass counts the rows. Raises
-    SpecError for a size below 1, an unknown rule, or a rule that does not suit the kernel; DataError for NaN or
-    infinity in a sampled row, or sampled rows that are all equal.
+    if rounding makes that fit choose float64, its landmarks are rounded differently. Computed immediately, from a
+    sample of at most 20,000 rows and 64 MB as float32, but at least `size` rows, in at most one pass. Raises SpecError
+    for a rule that does not suit the kernel, and DataError for NaN, infinity, or equal rows in the sample.
 
     Parameters
     ----------
@@ -156,42 +153,29 @@ def scores(model: AnyModel, X: Any) -> da.Array:
 
 
 def preimages(model: AnyModel, Y: Any) -> da.Array:
-    """Pre-images (n, d) of scores Y (n, r), or of the leading ones, lazy: the rows that the scores represent.
-
-    Raises SpecError for scores of another width or model, and for a model without pre-images.
-    """
+    """Pre-images (n, d) of scores Y (n, r) of this model, lazy: the rows that the scores represent."""
     model = model_of(model)
     scores = open_scores(model, Y)
-    model = of_leading(model, scores.shape[1])
     model.check_preimages()
     return _blockwise(scores, _preimages, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
 def denoised(model: AnyModel, X: Any) -> da.Array:
-    """Pre-images (n, d) of the scores of rows, lazy: rows as the model represents them.
-
-    Raises SpecError for a model without pre-images.
-    """
+    """Pre-images (n, d) of the scores of rows, lazy: rows as the model represents them."""
     model, rows = _opened(model, X)
     model.check_preimages()
     return _blockwise(rows, _denoised, (model.columns,), model.features.dtype, (model,), model.block_rows)
 
 
 def residuals(model: AnyModel, X: Any) -> da.Array:
-    """|φ(x) - φ^(x)|² of each row, (n,), lazy: the part of k(x, x) that its scores leave out.
-
-    Raises SpecError for models without residuals.
-    """
+    """|φ(x) - φ^(x)|² of each row, (n,), lazy: the part of k(x, x) that its scores leave out."""
     model, rows = _opened(model, X)
     given = model, expansion_of(model)
     return _blockwise(rows, block_residuals, (), model.features.dtype, given, model.block_rows)
 
 
 def statistics(model: AnyModel, X: Any) -> da.Array:
-    """How unusual each row is, (n, 3), lazy: its residual, its distance, and both combined.
-
-    See `bigkpca.KernelPCADetector`. Raises SpecError for models without residuals or without `calibration_rows`.
-    """
+    """How unusual each row is, (n, 3), lazy: residual, distance, and both combined (see `KernelPCADetector`)."""
     model, rows = _opened(model, X)
     model.check_calibrated()
     given = model, expansion_of(model)

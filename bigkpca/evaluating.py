@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -61,35 +59,26 @@ def evaluate_rows(
         result = evaluation(features, model.solution, P, X, n, center=spec.center)
         check_overflow(np.array([result.explained.value, result.kernel.value]), rows.where)
         few = X[spread(len(X), max(1, MOST_VALUES // model.columns))]
-        Y, seen = model.projecting(len(few))(few), fitted_to(model, rows.fingerprint)
+        Y, own = model.projecting(len(few))(few), model.provenance.get("identity", {}).get("stamp")
+        # Other files may have the same rows: then it is not known whether the model has seen them.
+        seen = True if own is not None and rows.fingerprint()["stamp"] == own else None
         found = captured(features, few, Y, seen=seen)
-        restored = None if found is None else reconstructed(model, few, Y, seen=seen)
+        restored = None if found is None else _restored(model, few, Y, seen)
     return replace(result, captured=found, lost=None if restored is None else restored.lost)
-
-
-def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:
-    """True if a model was fitted to the rows with this fingerprint; None if that is not known, since other files may
-    have the same rows."""
-    own = model.provenance.get("identity", {}).get("stamp")
-    return True if own is not None and fingerprint()["stamp"] == own else None
 
 
 _LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool | None = True) -> Reconstruction | None:
-    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, s), s >= r, beside linear PCA of the others.
-
-    None for models without pre-images, and for rows that do not vary.
-    """
-    if model.decoder is None:
-        return None
+def _restored(model: Model, X: Array, Y: Array, seen: bool | None) -> Reconstruction | None:
+    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, r), beside linear PCA of the others; None
+    without pre-images, and for rows that do not vary."""
     most = min(MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns))
     numbers = some_held_out(len(X), max(_LEAST_RESTORED, most))
-    if not len(numbers):
+    if model.decoder is None or not len(numbers):
         return None
-    restored = model.reconstructing(len(numbers))(Y[numbers, : model.components], None).rows
+    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
     return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
 
 

@@ -112,15 +112,10 @@ def test_landmarks_are_drawn_in_one_pass_and_one_more_counts_rows(tmp_path):
 
 
 def test_landmarks_that_cannot_be_drawn_are_refused(X):
-    for size, given, message in (
-        (0, {}, "size=0: Input should be greater than or equal to 1"),
-        (5, {"landmarks": "kmean"}, "unknown landmark rule 'kmean': did you mean 'kmeans'"),
-        (5, {"random_state": -1}, "random_state=-1: Input should be greater than or equal to 0"),
-        (5, {"kernel": kernels.Precomputed()}, "kernel='precomputed' needs method='exact'"),
-        (5, {"kernel": kernels.Function(quadratic), "landmarks": "kmeans"}, "landmarks='kmeans' uses averages of rows"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            arrays.draw_landmarks(X, size, **{"kernel": GAUSSIAN, **given})
+    with pytest.raises(SpecError, match="size=0: Input should be greater than or equal to 1"):
+        arrays.draw_landmarks(X, 0, GAUSSIAN)
+    with pytest.raises(SpecError, match="landmarks='kmeans' uses averages of rows"):
+        arrays.draw_landmarks(X, 5, kernels.Function(quadratic), landmarks="kmeans")
     missing = X.copy()
     missing[120, 3] = np.nan
     for rows, message in (
@@ -201,12 +196,10 @@ def test_lazy_scores_are_the_scores_and_kernels_that_are_functions_have_a_featur
         if method.startswith("rff"):  # which are their own feature map
             Z = arrays.feature_map(model, X).compute()
             np.testing.assert_allclose(found, (Z - model.solution.mean) @ model.solution.components, atol=1e-12)
-    for method in ("nystroem", "columns", "exact"):
-        model = fitted(X, kernel=quadratic, sigma="median", method=method, center=False)
-        np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X), err_msg=method)
-        Z = arrays.feature_map(model, X).compute()
-        np.testing.assert_allclose(np.linalg.eigvalsh(Z.T @ Z)[::-1][:5], model.solution.eigenvalues, rtol=1e-6)
-    np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)  # of the exact method
+    model = fitted(X, kernel=quadratic, sigma="median", method="exact", center=False)
+    np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X))
+    Z = arrays.feature_map(model, X).compute()
+    np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)
 
 
 def test_leverages_add_up_to_the_number_of_components(X):
@@ -229,7 +222,7 @@ def tall():
     return (U * 0.8 ** np.arange(60)) @ V.T
 
 
-@pytest.mark.parametrize(("chunks", "k"), [((500, 60), 6), ((64, 60), 60), ((100, 17), 1)])
+@pytest.mark.parametrize(("chunks", "k"), [((500, 60), 6), ((64, 60), 60), (((0, 250, 250), (17, 43)), 1)])
 def test_randomized_svd_is_the_svd(tall, chunks, k):
     found = arrays.randomized_svd(da.from_array(tall, chunks=chunks), k)
     assert [part.shape for part in found] == [(500, k), (k,), (k, 60)]
@@ -258,10 +251,11 @@ def counting(path):
 COLLECTIONS = {  # Z of rows
     "plain": lambda X: X,
     "centred": lambda X: X - X.mean(axis=0),
-    "persisted, centred": lambda X: (P := X.persist()) - P.mean(axis=0),
     "features of persisted rows": lambda X: arrays.random_features(X.persist(), 40, kernels.Gaussian(1.0)),
-    "optimized": lambda X: dask.optimize(X - X.mean(axis=0))[0],
     "wide chunks": lambda X: X.rechunk({1: 7}),
+    "bytes": lambda X: (300 * abs(X)).astype("u1"),
+    "flags": lambda X: X > 0,
+    "halves": lambda X: X.astype("f2"),
 }
 
 
@@ -270,10 +264,10 @@ COLLECTIONS = {  # Z of rows
 def test_randomized_svd_of_what_users_make_is_right(name, center, tall):
     Z = COLLECTIONS[name](da.from_array(tall, chunks=(50, 60)))
     U, s, Vt = arrays.randomized_svd(Z, 3, center=center)
-    known = Z.compute()
+    known = Z.compute().astype(float)
     known = known - known.mean(axis=0) if center else known
-    np.testing.assert_allclose(s, np.linalg.svd(known)[1][:3], rtol=1e-5)
-    np.testing.assert_allclose(U.compute() * s, known @ Vt.T, atol=1e-9)
+    np.testing.assert_allclose(s, np.linalg.svd(known)[1][:3], rtol=1e-5 if Z.dtype == float else 1e-3)
+    np.testing.assert_allclose(U.compute() * s, known @ Vt.T, atol=1e-9 if Z.dtype == float else 1e-3)
 
 
 def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
@@ -283,15 +277,6 @@ def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
     assert (tmp_path / "reads").stat().st_size == 30
     U.compute()
     assert (tmp_path / "reads").stat().st_size == 40
-
-
-@pytest.mark.parametrize("dtype", ["i8", "u1", "?", "f2", "f4"])
-def test_randomized_svd_of_any_real_dtype(dtype, tall):
-    Z = (tall * 100).astype(dtype)
-    for center in (False, True):
-        _, s, _ = dask.compute(*arrays.randomized_svd(da.from_array(Z, chunks=((0, 250, 250), 60)), 3, center=center))
-        known = Z.astype(float)
-        np.testing.assert_allclose(s, np.linalg.svd(known - known.mean(axis=0) * center)[1][:3], rtol=1e-2, atol=1e-9)
 
 
 def test_randomized_svd_refuses_what_has_no_singular_values(tall):

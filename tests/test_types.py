@@ -51,7 +51,7 @@ assert_type(kpca.partial_fit(X), KernelPCA)
 assert_type(kpca.score(X), float)
 assert_type(kpca.transform(X), np.ndarray[Any, Any])
 assert_type(kpca.fit_transform(X), np.ndarray[Any, Any])
-shape: tuple[int, ...] = kpca.transform(X, "scores.zarr", dtype="float32").shape
+shape: tuple[int, ...] = kpca.transform(X, "scores.zarr").shape
 model = bigkpca.fit("rows.zarr", "model.zarr", n_components=3, random_state=0)
 model = bigkpca.fit("rows.zarr", "model.zarr", n_components=3, random_state=0)
 bigkpca.transform(model, "rows.zarr", "scores.zarr")

@@ -197,7 +197,7 @@ def _writes_rows(
     "data",
     (
         "bigkpca transform model.zarr rows.zarr scores.zarr",
-        "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
+        "bigkpca transform model.zarr rows.zarr scores.zarr --residual",
         "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
     ),
     option(
@@ -207,20 +207,6 @@ def _writes_rows(
         help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
     ),
     option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows."),
-    option(
-        "--dtype",
-        type=click.Choice(["float32", "float64"]),
-        unset="automatic (that of the model)",
-        help="Dtype of the stored scores; features keep the precision of the model.",
-    ),
-    option(
-        "--n-components",
-        "--components",
-        type=click.IntRange(1),
-        metavar="K",
-        unset="all of the model",
-        help="Write only the scores of the K leading components.",
-    ),
     device_option,
 )
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:

@@ -41,7 +41,6 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.execution.projection import in_frame
 from bigkpca.fitting.merge import extend, of_first_batch, spec_like
-from bigkpca.fitting.preimage import of_leading
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
@@ -51,7 +50,6 @@ from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
-from bigkpca.workflows.export import export_model
 from bigkpca.workflows.fit import fit_model, merge
 from bigkpca.workflows.fit import save as save_model
 from bigkpca.workflows.inputs import open_scores
@@ -60,6 +58,8 @@ from bigkpca.workflows.transform import denoise, reconstruct, transform
 if TYPE_CHECKING:
     from bigkpca.arrays import LazyArray
     from bigkpca.data.zarr import Stored
+
+    Lazy = LazyArray | Stored | AnyPath  # inputs whose results are lazy
 
 
 @framing_what_is_in_memory
@@ -76,9 +76,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Number of components, the share of variance that they must explain, or None for the numerical rank. Fewer are
         kept if the rank is smaller, with a FewerComponentsWarning unless the number is the default.
     kernel : str, value of bigkpca.kernels, or callable k(X (b, d), Y (l, d)) -> (b, l)
-        A name in `bigkpca.kernels.KERNELS`, e.g. "gaussian", "laplacian", "matern", "polynomial" or "cosine". With
-        "precomputed", `fit` takes the kernel matrix (n, n), which is held in memory, and `transform` takes kernels with
-        the fitted rows, (m, n).
+        A name in `bigkpca.kernels.KERNELS`, with options such as "matern:nu=2.5,sigma=3". With "precomputed", `fit`
+        takes the kernel matrix (n, n), which is held in memory, and `transform` kernels with the fitted rows, (m, n).
     sigma : float, "median", or a multiple such as "3 median"
         Length of the kernel in the units of the columns; "median" is the median distance between sampled rows over √2,
         so that a Gaussian kernel of the median pair is exp(-1), or for the Laplacian kernel the median L1 distance.
@@ -110,8 +109,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         columns of 0 and 1 of a column of categories, in a dataset of `ingest`, are scaled as one column.
     column_weights : mapping of str to float, (d,) array of float, or None
         Factors w_c of the columns, after standardising: squared distances count w_c² times. A mapping sets those of
-        some columns, or columns of categories, by name, e.g. {"distance": 2.5}. Gridded data usually have
-        sqrt(cos(latitude)). A column of weight 0 has no influence, and its mean as pre-image.
+        some columns by name, e.g. {"distance": 2.5}. Gridded data usually have sqrt(cos(latitude)). A column of weight
+        0 has no influence, and its mean as pre-image.
     dtype : "float32", "float64" or None
         Precision of block work. None uses that of the data, but at least float32, or float64 where rounding in float32
         would change the bounds or leading eigenvalues by more than 0.01. With None, scores of float32 rows are float32.
@@ -127,8 +126,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         Standard deviation, in the units of the data, of the noise that pre-images remove: "denoising" is fitted with
         it, and `score` adds it.
     calibration_rows : int
-        Number of rows that take no part in the fit, at most half of all: by these it is judged how unusual other rows
-        are (see `KernelPCADetector`) and what the scores explain of the columns (`captured_`).
+        Number of rows that take no part in the fit, at most half of all, by which other rows are judged (see
+        `KernelPCADetector`), and what the scores explain of the columns (`captured_`).
     calibration : "random" or "last"
         Which rows these are. The last ones suit rows that come in time.
     random_state : int, RandomState or None
@@ -136,7 +135,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     block_rows : int or None
         Rows per task.
     memory_limit : str such as "2 GB", int (bytes) or None
-        Refuse a fit whose process would need more; with `tol`, stop the growth of the size. Nothing else depends on it.
+        Refuse a fit whose process would need more; with `tol`, stop the growth of the size.
     device : str or None
         Device that computes the passes of a fit, and scores and residuals of rows in memory: "cuda" for a GPU, other
         names as in `bigkpca.fit`. None: the device that holds the rows, or else the processor, which always computes
@@ -144,14 +143,15 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     verbose : bool or Progress
         True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
     kernel_params : dict, optional
-        Keyword arguments of a callable kernel. Named kernels take options: "matern:nu=2.5,sigma=3".
+        Keyword arguments of a callable kernel.
 
     Attributes
     ----------
     eigenvalues_ : (r,) float64
         Eigenvalues of the (centred) Gram matrix, descending.
     explained_variance_ratio_ : (r,) float64
-        Shares of the variance.
+        eigenvalues_ over an upper bound of the trace: never too large for Nyström with a positive semidefinite kernel;
+        otherwise an estimate.
     n_components_ : int
         Number of components kept, r.
     landmarks_ : (l, d) or None
@@ -182,17 +182,11 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     Examples
     --------
-    Rows that share a sentinel are far from all others, and still distinguished from each other:
-
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(3000, 5)).astype("f4")
-    >>> X[rng.random(3000) < 0.05, 2] = -9999
+    >>> X = np.random.default_rng(0).normal(size=(3000, 5))
     >>> kpca = KernelPCA(2, size=300, random_state=0).fit(X)
-    >>> kpca.eigenvalues_.round(0), kpca.certificate_.trust
-    (array([199., 195.]), ('solid', 'solid'))
+    >>> kpca.transform(X).shape, kpca.certificate_.trust
+    ((3000, 2), ('solid', 'solid'))
     """
-
-    _like = False  # whether the features are those of another model
 
     def __init__(
         self,
@@ -256,7 +250,10 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.kernel_params = kernel_params
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Self:
-        """Fit to rows (n, d).
+        """Fit to rows (n, d), and return this estimator.
+
+        Raises DataError for NaN, infinity and constant data, SpecError for parameters that conflict with each other or
+        with the data, both of which are ValueErrors, and MemoryLimitError.
 
         Parameters
         ----------
@@ -271,20 +268,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             Fit with the features of this model: its kernel, landmarks or frequencies, offset and scale. Parameters left
             at their defaults are taken from its fit; only noise can differ. Estimators fitted this way to different
             rows can be added: a + b.
-
-        Returns
-        -------
-        KernelPCA
-            This estimator.
-
-        Raises
-        ------
-        DataError (a ValueError)
-            NaN, infinity, or constant data.
-        SpecError (a ValueError)
-            Parameters that conflict with each other or with the data.
-        MemoryLimitError
-            The fit needs more than `memory_limit`.
         """
         rows = weighted(self._rows(X, reset=True), sample_weight)
         # Paths are recorded as the command line records them, so that both make the same model.
@@ -309,7 +292,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             if spec is None:
                 spec = spec_of(self) if before is None else spec_like(before, dict(self._spec_after(before)))
             self.model_ = fit_model(rows, spec, replace(engine, kept=kept), run, before, identity)
-        self._like = like is not None
         return self
 
     def _spec_after(self, model: Model) -> FitSpec:
@@ -321,22 +303,11 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         return spec
 
     @overload
-    def fit_transform(
-        self, X: Array, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
-    ) -> Array: ...
+    def fit_transform(self, X: Array, y: None = None, sample_weight: Any = None, *, like: Any = None) -> Array: ...
     @overload
-    def fit_transform(
-        self,
-        X: LazyArray | Stored | AnyPath,
-        y: None = None,
-        sample_weight: Any = None,
-        *,
-        like: AnyModel | None = None,
-    ) -> LazyArray: ...
+    def fit_transform(self, X: Lazy, y: None = None, sample_weight: Any = None, *, like: Any = None) -> LazyArray: ...
     @overload
-    def fit_transform(
-        self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None
-    ) -> Any: ...
+    def fit_transform(self, X: Any, y: None = None, sample_weight: Any = None, *, like: Any = None) -> Any: ...
     def fit_transform(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Any:
         """Same bits as fit(X, sample_weight=sample_weight, like=like).transform(X).
 
@@ -363,22 +334,9 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         is left open, there are at most a fifth as many landmarks as rows. Later calls, and all after `fit` and `load`,
         make one pass over the new rows, and signs follow the previous model. If they are far from all landmarks, a
         FarRowsWarning reports it. Between calls, n_components, noise, memory_limit, device and a random_state that is
-        not a number can change.
-
-        Parameters
-        ----------
-        X : rows (n, d)
-            As in `fit`.
-        sample_weight : array (n,), or path, optional
-            Weights of the rows, as in `fit`.
-
-        Raises
-        ------
-        SpecError
-            Too few rows in the first call, or other parameters changed. partial_fit does not exist for the exact
-            method, the randomized solver and refined models.
-        DataError, MemoryLimitError
-            As in `fit`.
+        not a number can change. X and sample_weight are as in `fit`. Raises SpecError for too few rows in the first
+        call and for other changes, and the errors of `fit`. Does not exist for the exact method, the randomized solver
+        and refined models.
         """
         first = not hasattr(self, "model_")
         rows = weighted(self._rows(X, reset=first), sample_weight)
@@ -387,7 +345,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return self._fitted(rows, None, identity_of(rows) if is_path(X) else None, spec=spec)
         run, spec = self._run(rows), self._spec_after(self.model_)
         with run.engine() as engine:
-            if self._like:  # defaults stand for the values of the model
+            if "like" in self.model_.provenance:  # defaults stand for the values of the model
                 spec = spec_like(self.model_, dict(spec))
             self.model_ = extend(self.model_, rows, spec, engine, run.memory_limit)
         return self
@@ -411,8 +369,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
 
     @property
     def explained_variance_ratio_(self) -> Array:
-        """eigenvalues_ divided by an upper bound on the trace, (r,): never too large for Nyström with a positive
-        semidefinite kernel; an estimate for columns, random features and other kernels."""
+        """Shares of the variance, (r,)."""
         return self.model_.solution.explained_variance_ratio
 
     @property
@@ -429,6 +386,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def n_components_(self) -> int:
         """Number of components kept."""
         return self.model_.components
+
+    _n_features_out = n_components_  # as ClassNamePrefixFeaturesOutMixin asks for it
 
     @property
     def landmarks_(self) -> Array | None:
@@ -454,8 +413,8 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     @property
     def eigenvectors_(self) -> Array:
         """Unit eigenvectors of the (centred) Gram matrix of the fitted rows, (n, r); scores of these rows are
-        eigenvectors_ √eigenvalues_, as far as iterations have converged. No pass. Raises AttributeError for models that
-        do not keep all rows."""
+        eigenvectors_ √eigenvalues_, as far as iterations have converged. Raises AttributeError for models that do not
+        keep all rows."""
         model = self.model_
         if model.sums is not None or not (has_landmarks(model.features) or model.features.precomputed):
             raise AttributeError(
@@ -464,24 +423,18 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             )
         return model.solution.components * np.sqrt(model.solution.eigenvalues)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
     @overload
     def transform(self, X: Array) -> Array: ...
     @overload
-    def transform(self, X: LazyArray | Stored | AnyPath) -> LazyArray: ...
+    def transform(self, X: Lazy) -> LazyArray: ...
     @overload
-    def transform(self, X: Any, out: AnyPath, *, dtype: Any = None, n_components: int | None = None) -> Stored: ...
+    def transform(self, X: Any, out: AnyPath) -> Stored: ...
     @overload
-    def transform(self, X: Any, out: None = None, *, dtype: None = None, n_components: None = None) -> Any: ...
-    def transform(
-        self, X: Any, out: AnyPath | None = None, *, dtype: Any = None, n_components: int | None = None
-    ) -> Any:
+    def transform(self, X: Any, out: None = None) -> Any: ...
+    def transform(self, X: Any, out: AnyPath | None = None) -> Any:
         """Scores (n, r): a NumPy array for in-memory input, a lazy Dask array for Dask, Zarr and paths.
 
         A PyTorch tensor or CuPy array gives one on the same device; a Dask frame gives a lazy Dask frame with the same
@@ -489,20 +442,18 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if it is backed by Dask. Rows of Dask frames, and of Dask arrays with unknown chunk sizes, are not counted. If
         `set_output` requests a frame, in-memory input other than tensors gives one; other results stay lazy.
 
-        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned; `dtype` and
-        `n_components` determine what is stored, as in `bigkpca.transform`. xarray.open_zarr opens it, too.
+        With `out`, scores are streamed to a feature store at that path, and its Zarr array is returned, as by
+        `bigkpca.transform`. xarray.open_zarr opens it, too.
 
         Raises SpecError for rows of another width or other columns, and DataError for NaN and infinity. One pass.
         """
         check_is_fitted(self)
         if out is not None:
-            return transform(self.model_, X, out, dtype=dtype, n_components=n_components, device=self.device)
-        if dtype is not None or n_components is not None:
-            raise SpecError("dtype and n_components work only with out: pass out, or use scores[:, :k].astype(dtype)")
+            return transform(self.model_, X, out, device=self.device)
         if is_dask_frame(X):
             view = SCORES.lazy if self.dtype else lazy_scores_like_rows
             return in_frame(self._checked_frame(X), view, self.model_, self.get_feature_names_out())
-        return in_kind(X, self._scores(self._matching_rows(X, self.model_)), "scores")
+        return in_kind(X, self._scores(self._matching_rows(X)), "scores")
 
     def inverse_transform(self, Y: Any, out: AnyPath | None = None, *, start: Any = None) -> Any:
         """Pre-images (n, d) of scores Y (n, r), in the containers of `transform`: the columns are "feature" in a
@@ -526,10 +477,9 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         if is_dask_frame(Y):
             return in_frame(Y, PREIMAGES.lazy, self.model_, range(self.model_.columns) if names is None else names)
         scores = open_scores(self.model_, Y, counted=False)
-        used = of_leading(self.model_, scores.shape[1])
         if start is not None:
-            scores = with_starts(scores, self._matching_rows(start, self.model_))
-        found = PREIMAGES.of(scores, used)
+            scores = with_starts(scores, self._matching_rows(start))
+        found = PREIMAGES.of(scores, self.model_)
         return in_kind(Y, found, "rows", "feature")
 
     def denoise(self, X: Any, out: AnyPath | None = None) -> Any:
@@ -543,7 +493,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             return denoise(self.model_, X, out)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), DENOISED.lazy, self.model_, X.columns)
-        found = DENOISED.of(self._matching_rows(X, self.model_), self.model_)
+        found = DENOISED.of(self._matching_rows(X), self.model_)
         return X.copy(data=found) if is_data_array(X) else in_kind(X, found, "rows")
 
     @only_if(check_restores_rows)
@@ -555,7 +505,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         that noise added. Raises the errors of `transform`.
         """
         check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_, counted=True)
+        rows = self._matching_rows(X, counted=True)
         with RunOptions().engine() as engine:
             return -evaluating.preimage_error(self.model_, rows, self.noise, engine)
 
@@ -568,7 +518,7 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         if is_dask_frame(X):
             return in_frame(self._checked_frame(X), RESIDUALS.lazy, self.model_, ["residual"])["residual"]
-        return in_kind(X, RESIDUALS.of(self._matching_rows(X, self.model_), self.model_, self.device), "residual")
+        return in_kind(X, RESIDUALS.of(self._matching_rows(X), self.model_, self.device), "residual")
 
     def to_sklearn(self) -> FittedKernelPCA:
         """A fitted estimator for serving, with the same scores and, if available, pre-images. No pass.
@@ -577,15 +527,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         check_is_fitted(self)
         model = self.model_
         return FittedKernelPCA(model.features, model.solution, model.decoder, model.names)
-
-    def to_onnx(self, path: AnyPath, *, overwrite: bool = False) -> None:
-        """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). No pass.
-
-        Raises SpecError for a kernel or features without operators in ONNX, if the library onnx is missing, and if the
-        file already exists, unless `overwrite` is set.
-        """
-        check_is_fitted(self)
-        export_model(self.model_, path, overwrite=overwrite)
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> None:
         """Save the fitted model; does nothing if it is already saved at `path`.

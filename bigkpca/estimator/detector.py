@@ -51,15 +51,14 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
 
     A row is unusual if the components leave much of it out (its residual), or if it is far from the mean along the
     components (its distance, Hotelling's T²). Whichever is rarer is compared with a limit from rows that took no part
-    in the fit: a new row of the same distribution exceeds it with a probability of at most `alpha`, whatever the
-    distribution is.
+    in the fit: a new row of the same distribution, whatever it is, exceeds it with a probability of at most `alpha`.
 
     Parameters
     ----------
     kpca : KernelPCA, optional
-        The kernel PCA to fit, with its parameters; by default KernelPCA(0.9, sigma="3 median", size=300,
-        random_state=0), since residuals tell rows apart best if the components of a wide kernel explain most of the
-        variance, but not all. Use `standardize` for columns in different units.
+        The kernel PCA to fit, by default KernelPCA(0.9, sigma="3 median", size=300, random_state=0): residuals tell
+        rows apart best if the components of a wide kernel explain most of the variance, but not all. Use `standardize`
+        for columns in different units.
     alpha : float
         The share of ordinary rows that may be flagged: the probability of a false alarm.
     contamination : "auto", or float in (0, 0.5]
@@ -70,8 +69,6 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         Rows that are set aside for the limit: at most half of all rows and, unless `alpha` needs more, a quarter.
     random_state : int, optional
         Seed of all random numbers; by default that of `kpca`.
-    device : str, optional
-        Device that computes, as in `KernelPCA`; by default that of `kpca`.
 
     Attributes
     ----------
@@ -112,14 +109,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         contamination: float | str = "auto",
         calibration_rows: int = CALIBRATION_ROWS,
         random_state: int | None = None,
-        device: str | None = None,
     ) -> None:
         self.kpca = kpca
         self.alpha = alpha
         self.contamination = contamination
         self.calibration_rows = calibration_rows
         self.random_state = random_state
-        self.device = device
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self:
         """Fit to rows X (n, d), in any container that `KernelPCA.fit` takes; `y` is not used.
@@ -179,15 +174,12 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
                 f"{smaller}more rows or calibration_rows"
             )
         seed = kpca.random_state if self.random_state is None else self.random_state
-        return kpca.set_params(calibration_rows=count, device=self.device or kpca.device, random_state=seed)
+        return kpca.set_params(calibration_rows=count, random_state=seed)
 
     def _limited(self, kpca: KernelPCA, limit: Limit) -> Self:
         """The detector with this kernel PCA and limit, which the model keeps."""
         calibration = replace(kpca.model_.check_calibrated(), limit=limit)
         kpca.model_ = replace(kpca.model_, calibration=calibration)
-        return self._set(kpca, limit)
-
-    def _set(self, kpca: KernelPCA, limit: Limit) -> Self:
         self.kpca_, self.model_, self.offset_, self.left_out_ = kpca, kpca.model_, -limit.value, limit.left_out
         for each in (self, kpca):
             each._remember(kpca.model_.columns, kpca.model_.names)
@@ -216,14 +208,11 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return in_kind(X, self._statistics(X), "statistics", "statistic")
 
     def _statistics(self, X: Any) -> Any:
-        rows = self._matching_rows(X, self.model_)
-        return _STATISTICS.of(rows, self.model_, self.device or self.kpca_.device)
+        rows = self._matching_rows(X)
+        return _STATISTICS.of(rows, self.model_, self.kpca_.device)
 
     def score_samples(self, X: Any) -> Any:
-        """Minus the combined statistic of each row of X (n, d), (n,): lower for more unusual rows. One pass.
-
-        In the containers of `statistics`.
-        """
+        """Minus the combined statistic of each row of X (n, d), (n,), as `statistics`: lower for more unusual rows."""
         values = self.statistics(X)
         return -(values[STATISTICS[COMBINED]] if is_dask_frame(X) else values[:, COMBINED])
 
@@ -237,31 +226,25 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
         return 1 - 2 * (astype(flagged, np.int64) if is_tensor(flagged) else flagged.astype(int))
 
     def p_values(self, X: Any) -> Array:
-        """The share of ordinary rows that are at least as unusual as each row of X (n, d), in memory, (n,).
-
-        A row of the distribution of the fitted rows has a p-value of at most α with a probability of at most α, unless
-        rows were left out as contamination.
-        """
+        """The share of ordinary rows that are at least as unusual as each row of X (n, d), (n,), in memory. For rows of
+        the distribution of the fit it is at most α with a probability of at most α, unless rows were left out."""
         values = self._in_memory(X)
         return self.calibration_.p_values(values[:COMBINED])[COMBINED]
 
     def reasons(self, X: Any) -> Array:
-        """Which part makes up most of the combined statistic of each row of X (n, d): "residual" or "distance", (n,).
-
-        An empty string for rows that are not flagged.
-        """
+        """Which part makes up most of the combined statistic of each row of X (n, d), (n,): "residual" or "distance",
+        and "" for rows that are not flagged."""
         values = self._in_memory(X)
         return np.array(REASONS)[self.calibration_.flags(values, -self.offset_)]
 
     def contributions(self, X: Any) -> Array:
         """What is unusual about rows X (n, d) in memory, by column, (n, d).
 
-        The difference between a row and its pre-image, the row that its scores represent, divided by the root mean
-        square of this difference over the calibration rows. About 1 for ordinary rows. A pass over both. Raises
-        SpecError for kernels without pre-images.
+        The difference between a row and its pre-image, over the root mean square of this difference for calibration
+        rows: about 1 for ordinary rows. A pass over both. Raises SpecError for kernels without pre-images.
         """
         check_is_fitted(self)
-        rows = self._matching_rows(X, self.model_, counted=True)
+        rows = self._matching_rows(X, counted=True)
         return (rows.block(0, rows.shape[0]) - self._restored(rows)) / self._usual_errors
 
     @cached_property
@@ -299,7 +282,7 @@ class KernelPCADetector(RowsInput, OutlierMixin, BaseEstimator):  # type: ignore
             limit = _limit_for(0.01 if alpha is None else alpha, kpca.model_, 0 if limit is None else limit.left_out)
         contamination = "auto" if limit.contamination is None else limit.contamination
         made = cls(kpca, alpha=limit.alpha, contamination=contamination, calibration_rows=kpca.calibration_rows)
-        return made._set(kpca, limit) if alpha is None else made._limited(kpca, limit)
+        return made._limited(kpca, limit)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "offset_")
@@ -325,9 +308,8 @@ def _values(rows: Rows, kpca: KernelPCA) -> Array:
 
 def _evidence(values: Array) -> Array:
     """How unusual rows with these statistics (n, 3) are among themselves, (n,): the sum of residual and distance, each
-    from its median on, in units of the way from there to the upper quartile.
-
-    Both count, since unusual rows of which some were fitted often have a residual and a distance that are both large.
+    from its median on, in units of the way from there to the upper quartile. Both count, since unusual rows of which
+    some were fitted often have a residual and a distance that are both large.
     """
     own = values[:, :COMBINED]
     middle, upper = np.quantile(own[np.isfinite(own).all(axis=1)], [0.5, 0.75], axis=0)

@@ -139,10 +139,10 @@ class RowsInput:
         values = validate_data(self, values, reset=reset, **checks)
         return sparse_rows(values) if issparse(values) else ArrayRows(values)
 
-    def _matching_rows(self, X: Any, model: Model, *, counted: bool = False) -> Rows:
+    def _matching_rows(self, X: Any, *, counted: bool = False) -> Rows:
         """Rows with the same number and names of columns as the fitted rows."""
         rows = self._rows(X, reset=False, counted=counted)
-        projection.check_columns(rows, model)
+        projection.check_columns(rows, self.model_)
         return rows
 
     def _checked_frame(self, X: Any, *, reset: bool = False) -> Any:

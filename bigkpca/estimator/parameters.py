@@ -41,14 +41,10 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
                 "options in the name, e.g. kernel='matern:nu=2.5,sigma=3', or pass a value from bigkpca.kernels"
             )
         values["kernel"] = _Bound(kernel, tuple(sorted(parameters.items())))
-    if seed is not None:
-        values["random_state"] = seed
-    elif estimator.random_state is None:
-        values["random_state"] = int(np.random.SeedSequence().generate_state(1)[0])
-    elif not isinstance(estimator.random_state, int | np.integer):
-        values["random_state"] = int(check_random_state(estimator.random_state).randint(2**31))
-    else:
-        values["random_state"] = int(estimator.random_state)
+    seed = estimator.random_state if seed is None else seed
+    if not isinstance(seed, int | np.integer):
+        seed = check_random_state(seed).randint(2**31)
+    values["random_state"] = int(seed)
     if estimator.dtype is not None:
         with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name

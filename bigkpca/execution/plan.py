@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from bigkpca.data.blocks import READ_BYTES, fit_block_rows, output_block_rows, tile_rows
 from bigkpca.data.dask import DaskRows
 from bigkpca.data.devices import TALLER, Device
@@ -388,16 +386,15 @@ def plan_transform(
     threads: int,
     *,
     judged: bool = False,
-    dtype: Any = None,
     device: Device | None = None,
 ) -> Plan:
     """The cost of writing the scores of all rows and, if they are `judged`, their residuals and flags."""
-    features, r, stored = _map_of(model), model.components, np.dtype(dtype or model.features.dtype).itemsize
-    D, wide = features.D, 8 if judged else max(features.itemsize, stored)
+    features, r = _map_of(model), model.components
+    D, stored, wide = features.D, features.itemsize, 8 if judged else features.itemsize
     block = output_block_rows(rows.shape[0], rows.grain, r * stored, block_rows)
-    tile = min(block, tile_rows(rows.shape[1], D, features.itemsize))
+    tile = min(block, tile_rows(rows.shape[1], D, stored))
     one = _tile(rows, features, block, device)
-    one += wide * (4 * block * r + D * r) + (wide > features.itemsize) * wide * tile * (D + r)
+    one += wide * (4 * block * r + D * r) + (wide > stored) * wide * tile * (D + r)
     shared = _model_bytes(model)
     if judged:  # squares of scores, the features of a tile again, and a decomposition of W
         one += 8 * (2 * block * r + tile * (D + 3 * r))

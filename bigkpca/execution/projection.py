@@ -22,44 +22,40 @@ from bigkpca.numerics.preimages import Expansion, Preimages, joined
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def block_scores(
-    rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None, precision: Any = None
-) -> Array:
-    """Scores (rows of the block, r) in the dtype of block work, or a wider `precision`; from kept features, if any."""
+def block_scores(rows: Rows, block: Block, model: Model, kept: KeptFeatures | None = None) -> Array:
+    """Scores (rows of the block, r) in the dtype of block work, from kept features, if any."""
     if kept is not None and (V_tiles := kept.take(block.start, block.stop, tile_height(model.features))) is not None:
-        project = model.projection(precision)
+        project = model.projection()
         scores = np.concatenate([project(V, overwrite=True) for V in V_tiles])
     else:
-        scores = tile_scores(*block_tiles(rows, block, model.features), len(block), model, precision)
+        scores = tile_scores(*block_tiles(rows, block, model.features), len(block), model)
     check_overflow(scores, named_rows(rows, block))
     return scores
 
 
-def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model, precision: Any = None) -> Array:
+def tile_scores(X_tiles: Iterable[Array], most_rows: int, count: int, model: Model) -> Array:
     """Scores (count, r) of the rows of these tiles, of at most `most_rows` each."""
-    scores = np.empty((count, model.components), precision or model.features.dtype)
+    scores = np.empty((count, model.components), model.features.dtype)
     done = 0
-    for tile in model.project(X_tiles, most_rows, precision):
+    for tile in model.project(X_tiles, most_rows):
         scores[done : done + len(tile)] = tile
         done += len(tile)
     return scores
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def block_scores_and_residuals(
-    rows: Rows, block: Block, model: Model, given: Expansion, precision: Any = None
-) -> tuple[Array, Array]:
+def block_scores_and_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> tuple[Array, Array]:
     """`block_scores` and `block_residuals`, from one reading."""
-    scores, left = tile_scores_and_residuals(*block_tiles(rows, block, model.features), model, given, precision)
+    scores, left = tile_scores_and_residuals(*block_tiles(rows, block, model.features), model, given)
     check_overflow(np.column_stack([scores, left]), named_rows(rows, block))
     return scores, left
 
 
 def tile_scores_and_residuals(
-    X_tiles: Iterable[Array], most_rows: int, model: Model, given: Expansion, precision: Any = None
+    X_tiles: Iterable[Array], most_rows: int, model: Model, given: Expansion
 ) -> tuple[Array, Array]:
     """`tile_scores` (n, r) of the rows of these tiles, and their residuals (n,), in the same dtype."""
-    pairs = list(map(model.scoring(most_rows, given, precision), X_tiles))
+    pairs = list(map(model.scoring(most_rows, given), X_tiles))
     scores, left = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return scores, left.astype(scores.dtype)
 

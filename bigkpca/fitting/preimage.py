@@ -50,8 +50,3 @@ def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
     with single_threaded_blas:
         sample = before.decoder.kept_rows(model.features)
         return replace(model, decoder=spec.preimage_value.decoder(model.fitted, sample))
-
-
-def of_leading(model: Model, r: int) -> Model:
-    """The model of the r leading components, with the pre-image that a fit of only these would make. No pass."""
-    return model if r == model.components else extend_decoder(model.leading(r), model, FitSpec.of(model))

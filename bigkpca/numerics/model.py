@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -182,21 +182,19 @@ class Model(ShowsSummary):
 
     # Scores and residuals are in host memory, wherever the model is.
 
-    def project(self, X_tiles: Iterable[Array], most_rows: int, precision: Any = None) -> Iterator[Array]:
-        """Scores (b, r) of each tile X (b, d), in the dtype of block work or a wider `precision`; one pass."""
-        return map(self.projecting(most_rows, precision), X_tiles)
+    def project(self, X_tiles: Iterable[Array], most_rows: int) -> Iterator[Array]:
+        """Scores (b, r) of each tile X (b, d), in the dtype of block work; one pass."""
+        return map(self.projecting(most_rows), X_tiles)
 
-    def projecting(self, most_rows: int, precision: Any = None) -> Callable[[Array], Array]:
+    def projecting(self, most_rows: int) -> Callable[[Array], Array]:
         """`project` for one tile, as a function that owns its work space."""
-        evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
+        evaluate, project = self.features.evaluation(most_rows), self.projection()
         return lambda X: on_host(project(evaluate(X)[0], overwrite=True))
 
-    def scoring(
-        self, most_rows: int, given: Expansion, precision: Any = None
-    ) -> Callable[[Array], tuple[Array, Array]]:
+    def scoring(self, most_rows: int, given: Expansion) -> Callable[[Array], tuple[Array, Array]]:
         """The results of `project` and `residuals` for one tile, from features that are computed once, as a function
         that owns its work space."""
-        evaluate, project = self.features.evaluation(most_rows), self.projection(precision)
+        evaluate, project = self.features.evaluation(most_rows), self.projection()
 
         def score(X: Array) -> tuple[Array, Array]:
             V, diagonal = evaluate(X)
@@ -205,9 +203,9 @@ class Model(ShowsSummary):
 
         return score
 
-    def projection(self, precision: Any = None) -> Projection:
-        """The projection from features to scores in a precision, by default the dtype of block work."""
-        return self.solution.projection(self.features.dtype if precision is None else precision)
+    def projection(self) -> Projection:
+        """The projection from features to scores, in the dtype of block work."""
+        return self.solution.projection(self.features.dtype)
 
     @property
     def method(self) -> Method:
@@ -218,12 +216,6 @@ class Model(ShowsSummary):
         if given is None:
             raise SpecError("this model does not record the method of its fit: fit it again")
         return methods.named(given) if isinstance(given, str) else methods.from_dict(given)
-
-    def leading(self, r: int) -> Model:
-        """The model of only the r leading components, without pre-image and calibration."""
-        return replace(
-            self, solution=self.solution.first(r), certificate=Certificate.of(r), decoder=None, calibration=None
-        )
 
     def factor(self, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for the features V of the rows; None if V itself is that factor."""

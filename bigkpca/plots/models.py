@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
 _KINDS = ("pictures", "curves", "bars")
-_STEPS = (-2, -1, 0, 1, 2)  # standard deviations along a component; few scores are further out
+_STEPS = np.arange(-2, 3)  # standard deviations along a component; few scores are further out
 _STRIP, _GAP = 2.0, 0.05  # height of pictures side by side in inches, and the gap between them in widths
 _SEEN, _GRID = 2000, 100  # rows that contours show, and points along each axis
 
@@ -36,7 +36,8 @@ def spectrum(
     """Draw the share of the variance of each component, with the bounds of its certificate.
 
     Dots are the components of this model, with a mark for the trust in each. As far as they are known, light bars show
-    the range from what is proven to what holds with 95 % confidence, and dashes an estimate of the exact value.
+    the range from what is proven to what holds with 95 % confidence, and dashes an estimate of the exact value. The
+    scale of y is logarithmic.
 
     Parameters
     ----------
@@ -47,16 +48,6 @@ def spectrum(
         Number of leading components to draw; by default all.
     axes : matplotlib.axes.Axes, optional
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The scale of y is logarithmic.
-
-    Raises
-    ------
-    SpecError
-        n_components below 1.
-
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(300, 4))
@@ -66,12 +57,11 @@ def spectrum(
     """
     check_axes(axes)
     fitted = model_of(model)
-    most = None if n_components is None else _count("n_components", n_components)
     known, solution = fitted.certificate, fitted.solution
     values, bounds, scale = solution.eigenvalues, (known.lower, known.upper, known.estimate), 1
     if not eigenvalues:
         values, bounds, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
-    values, low, high, estimate = (scale * each[:most] for each in (values, *bounds))
+    values, low, high, estimate = (scale * each[:n_components] for each in (values, *bounds))
     x, least = np.arange(1, len(values) + 1), values[values > 0].min()
     axes = own_or_new(axes)
     axes.set_yscale("log")
@@ -80,7 +70,7 @@ def spectrum(
         axes.bar(x, high - bottom, 0.7, bottom, color="C0", alpha=0.4, label=f"bounds ({known.confidence:.0%})")
     if not np.isnan(estimate).all():
         axes.plot(x, estimate, "_", color="C1", markersize=9, label="exact (estimate)")
-    trust = np.array(known.trust[:most])
+    trust = np.array(known.trust[:n_components])
     for word, mark in _MARKS.items():
         if (here := trust == word).any():
             axes.plot(x[here], values[here], mark, color=ink(), markersize=3.5, label=word)
@@ -96,7 +86,8 @@ def spectrum(
 
 def columns(model: AnyModel, *, n_columns: int = 20, axes: Axes | None = None) -> Axes:
     """Draw the share of the variance of each column that a linear function of all scores explains, as a bar, and the
-    share that linear PCA with as many components explains, as a mark (see `Captured`).
+    share that linear PCA with as many components explains, as a mark (see `Captured`). Raises SpecError for a model
+    that does not know what its scores explain.
 
     Parameters
     ----------
@@ -105,25 +96,16 @@ def columns(model: AnyModel, *, n_columns: int = 20, axes: Axes | None = None) -
     n_columns : int
         Number of columns to draw at most: those with the largest shares.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model that does not know what its scores explain, or n_columns below 1.
     """
     check_axes(axes)
-    fitted, most = model_of(model), _count("n_columns", n_columns)
+    fitted = model_of(model)
     if (found := fitted.captured) is None:
         raise SpecError(
             "what the scores of this model explain of its columns is not known: fit it with calibration_rows=2000"
         )
     places = fitted.variables or {name: slice(j, j + 1) for j, name in enumerate(_column_names(fitted))}
     shares = {"all columns": found.shares, **found.of_columns(places)}
-    names, r = list(shares)[: most + 1][::-1], found.components  # from the bottom up
+    names, r = list(shares)[: n_columns + 1][::-1], found.components  # from the bottom up
     ours, pca = 100 * np.array([shares[name] for name in names]).T
     axes, y = own_or_new(axes), np.arange(len(names))
     axes.barh(y, ours, 0.6, color="C0", label=f"{r} scores" if r > 1 else "the score")
@@ -141,14 +123,15 @@ def component(
     *,
     kind: str | None = None,
     image_shape: Sequence[int] | None = None,
-    deviations: Sequence[float] = _STEPS,
     n_columns: int = 12,
     cmap: Any = "gray",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw what a component means: pre-images of points along its axis, with scores of 0 on all other components.
+    """Draw what a component means: pre-images of points along its axis, with scores of -2 to 2 standard deviations, and
+    of 0 on all other components.
 
-    A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown.
+    A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown. Raises
+    SpecError for a model without pre-images, a component that does not exist, and a kind that does not suit columns.
 
     Parameters
     ----------
@@ -163,23 +146,11 @@ def component(
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
-    deviations : sequence of float
-        Points on the axis, in standard deviations of the scores.
     n_columns : int
         Number of columns that "bars" show at most: those that change most.
     cmap : str or Colormap
         Colours of pictures without colours.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model without pre-images, a component that does not exist, a kind that does not suit the columns, fewer than
-        two deviations, or n_columns below 1.
 
     Examples
     --------
@@ -189,42 +160,36 @@ def component(
     ('component 2', 5)
     """
     check_axes(axes)
-    fitted, most = model_of(model), _count("n_columns", n_columns)
+    fitted = model_of(model)
     j, shape = component_index(number, fitted.components), picture_shape(fitted, image_shape)
-    if kind is None:
-        kind = (
-            "pictures" if shape else "curves" if fitted.names is None or _numbers(fitted.names) is not None else "bars"
-        )
+    by_number = fitted.names is None or _numbers(fitted.names) is not None
+    kind = kind or ("pictures" if shape else "curves" if by_number else "bars")
     if kind not in _KINDS:
         raise SpecError(f"kind={kind!r} is not one of {', '.join(_KINDS)}")
     if kind == "pictures" and shape is None:
         raise SpecError("pictures need the shape of a row: pass image_shape, e.g. (28, 28)")
-    steps = _numbers(deviations)
-    if steps is None or len(steps) < 2:
-        raise SpecError(f"deviations={deviations!r}: give at least two numbers, e.g. (-2, 0, 2)")
     n = fitted.sums.weight if fitted.sums else fitted.provenance["identity"]["shape"][0]
-    Y = np.zeros((len(steps), fitted.components))
-    Y[:, j] = steps * np.sqrt(fitted.solution.eigenvalues[j] / n)
+    Y = np.zeros((len(_STEPS), fitted.components))
+    Y[:, j] = _STEPS * np.sqrt(fitted.solution.eigenvalues[j] / n)
     with single_threaded_blas:
-        found = fitted.reconstructing(len(steps))(Y, None)
-    words = [f"{step:+g} SD".replace("-", "−") if step else "0" for step in steps]
+        found = fitted.reconstructing(len(_STEPS))(Y, None)
+    words = [f"{step:+} SD".replace("-", "−") if step else "0" for step in _STEPS]
     words = [f"{word} (far)" if lost else word for word, lost in zip(words, found.far, strict=True)]
     axes = own_or_new(axes, _STRIP if kind == "pictures" else None)
     if shape is not None and kind == "pictures":
         _draw_pictures(axes, found.rows, words, shape, cmap)
     elif kind == "curves":
-        _draw_curves(axes, found.rows, words, steps, fitted)
+        _draw_curves(axes, found.rows, words, fitted)
     else:
-        _draw_bars(axes, found.rows, words, fitted, most)
+        _draw_bars(axes, found.rows, words, fitted, n_columns)
     axes.set_title(f"component {number}")
     return axes
 
 
-def contours(
-    model: AnyModel, data: Any = None, number: int = 1, *, cmap: Any = "RdBu_r", axes: Axes | None = None
-) -> Axes:
+def contours(model: AnyModel, data: Any = None, number: int = 1, *, axes: Axes | None = None) -> Axes:
     """Draw the scores of a component over the plane of rows with two columns, as contours, with at most 2000 rows as
-    dots. Along the thick line the score is 0.
+    dots. Along the thick line the score is 0. Raises SpecError for a model of rows with other than two columns, and for
+    a component that does not exist.
 
     Parameters
     ----------
@@ -234,18 +199,7 @@ def contours(
         Rows to draw; by default the rows that were fitted, if they are on disk.
     number : int
         The component, counted from 1.
-    cmap : str or Colormap
-        Colours of scores.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        A model of rows with other than two columns, or a component that does not exist.
     """
     check_axes(axes)
     fitted = model_of(model)
@@ -259,7 +213,7 @@ def contours(
     plane = ArrayRows(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     values = score_rows(plane, fitted, Engine())[:, j].reshape(_GRID, _GRID)
     axes, most = own_or_new(axes), np.abs(values).max()
-    drawn = axes.contourf(x, y, values, 16, cmap=cmap, vmin=-most, vmax=most)
+    drawn = axes.contourf(x, y, values, 16, cmap="RdBu_r", vmin=-most, vmax=most)
     drawn.set_rasterized(True)  # its areas would take a lot of a vector graphic
     axes.contour(x, y, values, [0], colors="black", linewidths=1.6)
     dots(axes, *X.T, color="black")
@@ -288,13 +242,6 @@ def _is_picture(shape: Sequence[int]) -> bool:
     return len(shape) in (2, 3) and min(shape) >= 1 and tuple(shape[2:]) in ((), (1,), (3,))
 
 
-def _count(name: str, value: Any) -> int:
-    """A number of things to draw. Raises SpecError if it is below 1."""
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise SpecError(f"{name}={value!r}: give a number of at least 1")
-    return int(value)
-
-
 def _numbers(values: Any) -> Array | None:
     """These values as finite numbers (k,), such as wavelengths that name columns; None for anything else."""
     with suppress(ValueError, TypeError):
@@ -321,13 +268,13 @@ def _draw_pictures(axes: Axes, rows: Array, words: Sequence[str], shape: tuple[i
     axes.grid(visible=False)
 
 
-def _draw_curves(axes: Axes, rows: Array, words: Sequence[str], steps: Array, model: Model) -> None:
+def _draw_curves(axes: Axes, rows: Array, words: Sequence[str], model: Model) -> None:
     """A line for each pre-image, over the columns or the numbers that name them; lines near the mean are faint."""
     x = None if model.names is None else _numbers(model.names)
     x = np.arange(rows.shape[1]) if x is None else x
-    order, furthest = np.argsort(x, kind="stable"), np.abs(steps).max() or 1
-    for step, word, row in zip(steps, words, rows, strict=True):
-        color, alpha = (("C0" if step > 0 else "C1"), 0.3 + 0.7 * abs(step) / furthest) if step else (ink(), 1)
+    order = np.argsort(x, kind="stable")
+    for step, word, row in zip(_STEPS, words, rows, strict=True):
+        color, alpha = (("C0" if step > 0 else "C1"), 0.3 + 0.35 * abs(step)) if step else (ink(), 1)
         axes.plot(x[order], row[order], color=color, alpha=alpha, label=word, rasterized=len(x) > MOST_VECTORS)
     axes.set(xlabel="column", ylabel="value")
     legend(axes)

@@ -41,10 +41,10 @@ def scores(
     *,
     scores: Any = None,
     color: Any = None,
-    cmap: Any = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the scores of two components, a dot for each row, coloured by label or by value.
+    """Draw the scores of two components, a dot for each row, coloured by label or by value. Raises SpecError for rows
+    that are gone, components that do not exist, and not one color for each row.
 
     Parameters
     ----------
@@ -58,20 +58,9 @@ def scores(
     color : array of shape (n,), path, or name, optional
         Labels or values of the rows: in memory, a .npy file, a Zarr array, a dataset, or the name of an array beside
         the rows. Dates, and numbers with more than twelve distinct values, have a colour bar; of other labels, the
-        rarest are "other" if there are more than twelve.
-    cmap : str or Colormap, optional
-        Colours of values; by default those of the current style. Labels have the colours in which the style draws
-        lines, if it has enough.
+        rarest are "other" if there are more than twelve. Labels have the colours in which the style draws lines, if it
+        has enough.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        Rows that are gone, components that do not exist, or not one color for each row.
 
     Notes
     -----
@@ -96,7 +85,7 @@ def scores(
     pair = component_index(x, shown.scores.shape[1]), component_index(y, shown.scores.shape[1])
     values = None if color is None else values_of_rows(color, shown)
     axes = own_or_new(axes)
-    draw_scores(axes, shown.scores, pair, values, cmap)
+    draw_scores(axes, shown.scores, pair, values)
     return axes
 
 
@@ -112,7 +101,8 @@ def unusual(
     flagged.
 
     Both are -log p, where p is the share of calibration rows with at least this value. The rarer of the two is compared
-    with the limit, and a flagged row has its colour.
+    with the limit, and a flagged row has its colour. Raises SpecError for a model without calibration rows, a share
+    that they cannot show, rows that are gone, and scores without flags.
 
     Parameters
     ----------
@@ -125,16 +115,6 @@ def unusual(
     flag : float or str
         The share of ordinary rows that may be flagged, such as 0.01 or "1%".
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Both scales are logarithmic.
-
-    Raises
-    ------
-    SpecError
-        A model without calibration rows, a share that they cannot show, rows that are gone, or scores without flags.
 
     Notes
     -----
@@ -271,7 +251,7 @@ def _stored_values(array: Any, numbers: Array) -> Array:
     return np.concatenate([np.asarray(array[int(part[0]) : int(part[-1]) + 1]) for part in stretches])
 
 
-def draw_scores(axes: Axes, Y: Array, pair: tuple[int, int], values: Array | None = None, cmap: Any = None) -> None:
+def draw_scores(axes: Axes, Y: Array, pair: tuple[int, int], values: Array | None = None) -> None:
     """Scores Y (m, r) of two components, coloured by labels or values (m,), in an order in which none covers others."""
     from matplotlib.colors import to_rgba_array
 
@@ -281,7 +261,7 @@ def draw_scores(axes: Axes, Y: Array, pair: tuple[int, int], values: Array | Non
     if values is None:
         dots(axes, *at, color="C0")
     elif values.dtype.kind in "iufM" and len(np.unique(values)) > len(PALETTE):
-        _draw_valued(axes, at, values[order], cmap)
+        _draw_valued(axes, at, values[order])
     else:
         codes, words = _coded(values)
         colors = label_colors(len(words))
@@ -303,7 +283,7 @@ def _coded(values: Array) -> tuple[Array, list[str]]:
     return renumbered[codes], [*(words[i] for i in kept), "other"]
 
 
-def _draw_valued(axes: Axes, at: Array, values: Array, cmap: Any) -> None:
+def _draw_valued(axes: Axes, at: Array, values: Array) -> None:
     """Dots with a colour bar; those of rows without a value are grey."""
     import matplotlib.dates as dates
 
@@ -315,4 +295,4 @@ def _draw_valued(axes: Axes, at: Array, values: Array, cmap: Any) -> None:
     known = np.isfinite(values)
     if not known.all():
         dots(axes, *at[:, ~known], color="0.5", alpha=0.2)
-    axes.figure.colorbar(dots(axes, *at[:, known], c=values[known], cmap=cmap), ax=axes, **ticks)
+    axes.figure.colorbar(dots(axes, *at[:, known], c=values[known]), ax=axes, **ticks)

@@ -8,42 +8,32 @@ import numpy as np
 
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import SpecError, unknown_name
+from bigkpca.errors import SpecError
+from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage.runs import ENDING, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_ERRORS = ("score_error", "eigenvalue_error", "preimage_error")
 _SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
 _MARKERS = "osD^vPX*"
 
 
 def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
-    """Draw the drift of the runs of a job, with its threshold, from their records: see `docs/scheduled.md`.
+    """Draw the drift of the runs of a job, with its threshold, from their records: see `docs/scheduled.md`. Raises
+    SpecError if no run has recorded drift.
 
     Parameters
     ----------
     out : path
         The output of the job.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    SpecError
-        Not the output of a job, or no run of it has recorded drift.
     """
     check_axes(axes)
     found = runs_with_drift(out)
-    if found is None:
-        raise SpecError(f"{out} is not the output of a job: pass the path that bigkpca run writes")
     if not found:
-        raise SpecError(f"no run of {out} has recorded drift yet: run the job on new rows first (bigkpca run)")
+        raise SpecError(f"no run of {out} has recorded drift: pass the output of a job that ran again")
     runs, figures, thresholds = np.array([[each[key] for key in ("run", "figure", "threshold")] for each in found]).T
     above, top = figures > thresholds, max(1.25 * max(figures.max(), thresholds.max()), 0.1)
     axes = own_or_new(axes)
@@ -56,11 +46,11 @@ def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
     return axes
 
 
-def runs_with_drift(out: Any) -> list[dict[str, Any]] | None:
-    """The records of the runs that measured drift, oldest first; None if this is not the output of a job."""
+def runs_with_drift(out: Any) -> list[dict[str, Any]]:
+    """The records of the runs of a job that measured drift, oldest first; none for other output."""
     path = path_of(out)
     if path is None or not store_of(path).exists(path + ENDING):
-        return None
+        return []
     return [record | record["drift"] for record in read_records(path) if isinstance(record.get("drift"), dict)]
 
 
@@ -68,7 +58,7 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     """Draw the error of the fits of a comparison against their time.
 
     Marks are fits, and a line joins the medians over seeds of the sizes of a method. A dashed line is the time of the
-    exact fit.
+    exact fit. Both scales are logarithmic.
 
     Parameters
     ----------
@@ -77,32 +67,18 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     error : "score_error", "eigenvalue_error" or "preimage_error"
         See `Trial`.
     axes : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Both scales are logarithmic.
-
-    Raises
-    ------
-    SpecError
-        Not a comparison, or an unknown error.
     """
     check_axes(axes)
-    if not hasattr(found, "medians"):
-        raise SpecError(f"a {type(found).__name__} is not a comparison: pass what bigkpca.compare returned")
-    if error not in _ERRORS:
-        raise unknown_name("error", error, _ERRORS)
-    medians = [each for each in found.medians if not each.exact]
-    names = list(dict.fromkeys(each.method for each in medians))
+    medians, exact = found.medians, Exact.name
+    names = list(dict.fromkeys(each.method for each in medians if each.method != exact))
     axes = own_or_new(axes)
     for name, color, marker in zip(names, label_colors(len(names)), _MARKERS * len(names), strict=False):
         for fits, how in ((found.trials, {"linestyle": "none", "alpha": 0.4}), (medians, {"label": name})):
             own = [each for each in fits if each.method == name]
             y = 100 * np.maximum([getattr(each, error) for each in own], _SMALLEST)
             axes.plot([each.seconds for each in own], y, color=color, marker=marker, markersize=5, **how)
-    for each in found.medians:
-        if each.exact:
+    for each in medians:
+        if each.method == exact:
             axes.axvline(each.seconds, color=ink(), linestyle="--", linewidth=1, label="exact")
     axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=error.replace("_", " ") + ", %")
     plain_ticks(axes.xaxis)

@@ -15,8 +15,6 @@ from bigkpca import plots
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, last_name, store_of
 from bigkpca.errors import BigKPCAError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.numerics.model import Model
 from bigkpca.plots.models import picture_shape
@@ -25,7 +23,6 @@ from bigkpca.plots.runs import runs_with_drift
 from bigkpca.plots.style import INSTALL, installed
 from bigkpca.reporting.drawing import VARIABLES, figure_of, svg_of
 from bigkpca.reporting.page import MARK, facts_of, render
-from bigkpca.spec import FitSpec
 from bigkpca.storage import output
 from bigkpca.storage.models import AnyModel, model_digest, model_of
 from bigkpca.workflows.flags import flagged_rows
@@ -46,8 +43,8 @@ def report(
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> str:
-    """Write an HTML report of a model: what was fitted, how accurate the approximation of kernel PCA is, what the
-    components capture, and those figures of `bigkpca.plots` that apply.
+    """Write an HTML report of a model, and return its path: what was fitted, how accurate the approximation of kernel
+    PCA is, what the components capture, and those figures of `bigkpca.plots` that apply.
 
     Parameters
     ----------
@@ -71,26 +68,18 @@ def report(
     progress : bool or Progress
         True shows bars, or lines where there is no terminal; a Progress receives progress and notes.
 
-    Returns
-    -------
-    str
-        The path of the report.
-
     Raises
     ------
     SpecError
         If scores, labels or image shape do not fit the model or each other, if something else is at `out`, or without
         Matplotlib.
-    CorruptionError, IncompleteError
-        If the model or scores are damaged, not finished, or changed while they are read; if the disk is full.
-    LockedError
-        If another process is writing `out`.
+    CorruptionError, IncompleteError, LockedError
+        As in `transform`.
 
     Notes
     -----
-    Reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, and the flags of all rows, if the scores
-    have some; makes no pass over the data. Writes `out` only, whole or not at all. The same call on the same files
-    draws the same page.
+    Makes no pass over the data: reads at most 65,536 scores or 20,000 rows, in evenly spaced stretches, and flags. The
+    same call on the same files draws the same page.
     """
     progress = shown(progress)
     if not installed():
@@ -154,11 +143,8 @@ def _page(
         raise SpecError(f"labels need rows, and there are none: {gone}")
     else:
         facts["rows shown"] = f"none: {gone}"
-    if rows is not None:
-        if rows.fingerprint()["stamp"] != stored["stamp"]:
-            facts["data"] += ", written again since the fit: its rows may be others"
-        plan = plan_fit(rows, FitSpec.of(model), Engine().threads)
-        facts["memory of a fit"] = f"{plan.array_bytes / 1e6:,.0f} MB of arrays at most on this machine (planned)"
+    if rows is not None and rows.fingerprint()["stamp"] != stored["stamp"]:
+        facts["data"] += ", written again since the fit: its rows may be others"
     for number in range(1, min(_MEANT, model.components) + 1):
         if rows is not None and model.columns == 2 and model.features.kernel.on_vectors:
             drawn[f"Contours of component {number}"] = partial(plots.contours, model, rows, number)

@@ -93,8 +93,8 @@ def names_of(labels: Array, categories: list[Any], where: str) -> Array:
 
 
 def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
-    """Open scores of a model, `counted` if their number is needed. A feature store of the model can hold only the
-    leading components. Raises SpecError for another width or a feature store of another model."""
+    """Open scores of a model, `counted` if their number is needed. Raises SpecError for another width, and for a
+    feature store of another model."""
     path = feature_store(scores)
     if path is not None:
         made_by, own = str((groups.describe(path) or {}).get("model")), models.model_digest(model)
@@ -104,8 +104,7 @@ def open_scores(model: Model, scores: Any, array: str | None = None, *, counted:
                 "model that made the scores, or transform again"
             )
     rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
-    fewer = path is not None and 0 < rows.shape[1] < model.components
-    check_width(rows.shape, rows.shape[1] if fewer else model.components, rows.where)
+    check_width(rows.shape, model.components, rows.where)
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Unpack
@@ -15,7 +14,7 @@ from bigkpca.data.opening import open_rows, path_of
 from bigkpca.data.rows import Rows
 from bigkpca.data.stores import AnyPath
 from bigkpca.data.zarr import Stored
-from bigkpca.errors import Array, DataError, FlaggedShareWarning, SpecError, warn
+from bigkpca.errors import Array, FlaggedShareWarning, warn
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import DeviceOptions, RunOptions, WritingOptions
 from bigkpca.execution.plan import Plan, check_plans, plan_reconstruct, plan_transform
@@ -27,8 +26,7 @@ from bigkpca.execution.projection import (
     check_columns,
     expansion_of,
 )
-from bigkpca.execution.tasks import block_tasks, named_rows
-from bigkpca.fitting.preimage import of_leading
+from bigkpca.execution.tasks import block_tasks
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion, Preimages
 from bigkpca.storage import groups, models, output
@@ -48,8 +46,6 @@ def transform(
     data: Any,
     out: AnyPath,
     *,
-    n_components: int | None = None,
-    dtype: Any = None,
     residual: bool = False,
     flag: float | str | None = None,
     block_rows: int | None = None,
@@ -66,14 +62,9 @@ def transform(
     data : path, NumPy, Dask or Zarr array, frame, or DataArray, (n, d)
     out : path
         Folder of the feature store.
-    n_components : int, optional
-        Write only the scores of this many leading components; by default, of all components.
-    dtype : "float32" or "float64", optional
-        Dtype of the stored scores; by default, that of the model's block work. If wider, features keep the precision
-        of the model and are multiplied by components in this one; if narrower, scores are rounded to it.
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
-        written scores do not capture, which is large for novel rows.
+        scores do not capture, which is large for novel rows.
     flag : float or str, optional
         Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
         the distribution of the fitted rows is flagged. Also writes "residual" and two arrays (n,): "statistic", the
@@ -87,16 +78,15 @@ def transform(
     Returns
     -------
     zarr.Array
-        Scores (n, r), or those of the leading components.
+        Scores (n, r), in the dtype of the model's block work.
 
     Raises
     ------
     SpecError
-        Rows of another width or other columns, more components than the model has, another dtype, residuals that the
-        model cannot compute, or other output at `out`; a flag for a model without calibration rows, for fewer
-        components, or smaller than the calibration rows can show.
+        Rows of another width or other columns, residuals that the model cannot compute, or other output at `out`; a
+        flag for a model without calibration rows, or one smaller than they can show.
     DataError
-        NaN or infinity in the rows, or scores that exceed the range of `dtype`.
+        NaN or infinity in the rows, or kernel values that overflow.
     MemoryLimitError, LockedError, CorruptionError, IncompleteError
         As in `fit`.
 
@@ -115,27 +105,9 @@ def transform(
     fitted = models.model_of(model)
     rows = open_rows(data, run.array)
     run = run.on(rows)
-    most = fitted.components
-    count: Any = most if n_components is None else n_components
-    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 1 <= count <= most:
-        raise SpecError(
-            f"n_components={n_components!r}: the model has {most} components; give the number of leading components to "
-            f"store, from 1 to {most}"
-        )
-    name = ""
-    with suppress(TypeError):
-        name = (fitted.features.dtype if dtype is None else np.dtype(dtype)).name
-    if name not in ("float32", "float64"):
-        raise SpecError(f"dtype={dtype!r}: scores are stored as float32 or float64")
     alpha = None if flag is None else checked_flag(flag, fitted)
-    if alpha is not None and count < most:
-        raise SpecError(
-            f"n_components={count}: flags need the scores of all {most} components of the model; give flag or a number "
-            "of components, not both"
-        )
     residual = residual or alpha is not None
-    own: dict[str, Any] = {"n_components": int(count), "dtype": name, "residual": residual, "flag": alpha}
-    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, **own)
+    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, residual=residual, flag=alpha)
     found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)
@@ -158,32 +130,27 @@ def write_scores(
     run: RunOptions,
     block_rows: int | None,
     *,
-    n_components: int | None = None,
-    dtype: str | None = None,
     residual: bool = False,
     flag: float | None = None,
     kept: KeptFeatures | None = None,
 ) -> Stored:
-    """Write the scores of rows (see `transform`), from features that their fit `kept`, if any."""
+    """Write the scores of rows (see `transform`), from features that their fit `kept`, if any; flags need residuals."""
     check_columns(rows, fitted)
-    n_components, dtype = n_components or fitted.components, dtype or fitted.features.dtype.name
-    judged = residual or flag is not None
-    if judged:
+    if residual:
         fitted.check_residuals()
-    model = fitted if n_components == fitted.components else fitted.leading(n_components)
-    arrays = {"scores": NewArray(dtype, (n_components,), "component")}
+    dtype = fitted.features.dtype
+    arrays = {"scores": NewArray(dtype, (fitted.components,), "component")}
     arrays |= {"residual": NewArray(dtype)} if residual else {}
     arrays |= {} if flag is None else ARRAYS
 
-    device = run.device_value
     work = _Work(
         "features",
-        {"n_components": n_components, "dtype": dtype, "residual": residual, "flag": flag},
+        {"residual": residual, "flag": flag},
         arrays,
-        partial(plan_transform, rows, model, block_rows, judged=judged, dtype=dtype, device=device),
+        partial(plan_transform, rows, fitted, block_rows, judged=residual, device=run.device_value),
         "transforming",
-        partial(_scores, dtype=dtype, kept=kept, residual=residual, flag=flag),
-        lambda: [model, expansion_of(model)] if judged else [model],
+        partial(_scores, kept=kept, flag=flag),
+        lambda: [fitted, expansion_of(fitted)] if residual else [fitted],
     )
     return _written(work, fitted, rows, model_path, out, run)
 
@@ -257,7 +224,6 @@ def reconstruct(
     ----------
     model : Model, path of one, or fitted KernelPCA
     scores : path of a feature store, or NumPy, Dask or Zarr array, (n, r)
-        Or those of the leading components in a feature store, for the pre-images of a model with these components.
     out : path
         Folder of the rows.
     block_rows : int, optional
@@ -292,8 +258,7 @@ def reconstruct(
     run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
     rows = open_scores(fitted, scores, run.array)
-    used = of_leading(fitted, rows.shape[1])
-    return _write_preimages(rows, fitted, used, path_of(model), "scores", out, block_rows, run)
+    return _write_preimages(rows, fitted, path_of(model), "scores", out, block_rows, run)
 
 
 def denoise(
@@ -339,12 +304,11 @@ def denoise(
     fitted = models.model_of(model)
     rows = open_rows(data, run.array)
     check_columns(rows, fitted)
-    return _write_preimages(rows, fitted, fitted, path_of(model), "rows", out, block_rows, run)
+    return _write_preimages(rows, fitted, path_of(model), "rows", out, block_rows, run)
 
 
 def _write_preimages(
     rows: Rows,
-    fitted: Model,
     model: Model,
     model_path: str | None,
     given: Literal["scores", "rows"],
@@ -352,7 +316,7 @@ def _write_preimages(
     block_rows: int | None,
     run: RunOptions,
 ) -> Stored:
-    """Write pre-images of scores or rows; `model` is the `fitted` model, or its leading components."""
+    """Write pre-images of scores or rows."""
     model.check_preimages()
     arrays = {
         "x": NewArray(model.features.dtype, (model.columns,)),
@@ -365,7 +329,7 @@ def _write_preimages(
     computed, title = (block_preimages, "reconstructing") if given == "scores" else (block_denoised, "denoising")
     function = partial(_preimages, computed=computed)
     work = _Work("reconstruction", {"given": given}, arrays, plan, title, function, lambda: [model])
-    x = _written(work, fitted, rows, model_path, out, run)
+    x = _written(work, model, rows, model_path, out, run)
     if lost := int(np.count_nonzero(groups.open_values(output.group_path(out), "far")[:])):
         run.progress.note(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and were set to the mean: see the array far"
@@ -379,25 +343,15 @@ def _scores(
     model: Model,
     expansion: Expansion | None = None,
     *,
-    dtype: str,
     kept: KeptFeatures | None,
-    residual: bool,
     flag: float | None,
 ) -> dict[str, Array]:
     """The stored scores of a block, with residuals and flags if they are requested, which take an expansion."""
-    precision = np.promote_types(model.features.dtype, dtype)  # never less than the precision of block work
-    flags: dict[str, Array] = {}
     if expansion is None:
-        values = {"scores": block_scores(rows, block, model, kept, precision)}
-    else:
-        scores, left = block_scores_and_residuals(rows, block, model, expansion, precision)
-        values = {"scores": scores} | ({"residual": left} if residual else {})
-        flags = {} if flag is None else flags_of(model, scores, left, flag)
-    with np.errstate(over="ignore"):
-        found = {name: array.astype(dtype, copy=False) for name, array in values.items()}
-    if not all(np.isfinite(array).all() for array in found.values()):
-        raise DataError(f"{named_rows(rows, block)}: scores exceed the range of {dtype}: store them as float64")
-    return found | flags
+        return {"scores": block_scores(rows, block, model, kept)}
+    scores, left = block_scores_and_residuals(rows, block, model, expansion)
+    found = {"scores": scores, "residual": left}
+    return found if flag is None else found | flags_of(model, scores, left, flag)
 
 
 def _preimages(rows: Rows, block: Block, model: Model, *, computed: Callable[..., Preimages]) -> dict[str, Array]:

@@ -5,7 +5,6 @@ import pytest
 
 from bigkpca import KernelPCA, preimages
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import DataError
 from bigkpca.evaluating import noise_of_rows, preimage_error
 from bigkpca.execution.engine import Engine
 from tests.fitting.cases import other_engines
@@ -72,11 +71,3 @@ def test_scores_are_the_same_everywhere(engine, X):
     for noise in (None, 2.0):
         here, there = (preimage_error(model, ArrayRows(X), noise, runs) for runs in (ONE, engine))
         assert here == there
-
-
-def test_rows_that_cannot_be_scored(X):
-    kpca = KernelPCA(6, size=50, random_state=0).fit(X)
-    with pytest.raises(DataError, match="row 0, column 3 is NaN"):
-        kpca.score(np.where(np.arange(64) == 3, np.nan, X))
-    with pytest.raises(ValueError, match="64 features"):
-        kpca.score(X[:, :5])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import bigkpca
 from bigkpca import KernelPCA, landmarks
-from bigkpca.comparing import Comparison, Trial
 from bigkpca.data.rows import ArrayRows
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import at_least, at_most, share_at_least, share_at_most
@@ -86,19 +85,9 @@ def test_other_values_show_their_shapes_or_that_they_are_empty():
     assert repr(Certificate.of(2)).startswith("Certificate\n  trust  2 doubtful\n")
     assert "values=<float64 (300, 8)>" in repr(ArrayRows(X))
     assert repr(landmarks.RowNumbers(np.array([4, 2]))) == "RowNumbers(numbers=array([4, 2]))"
-    assert "\n  fits            0\n" in repr(Comparison("out", (), "exact kernel PCA", 2, 0.1))
     plan = dict(cells(bigkpca.plan(X, n_components=2, size=40)._repr_html_()))
     assert (plan["rows"], plan["features of a row"]) == ("300 × 8", "40")
     lengths = bigkpca.sigma(X)
     expected = [[name, f"{each.sigma:.6g} ± {each.standard_error:.2g}"] for name, each in lengths.items()]
     assert cells(lengths._repr_html_()) == expected
     assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
-
-
-def test_fits_of_a_comparison_are_listed_with_their_medians():
-    trials = [Trial("rff", 50, seed, seconds, 120.0, score_error=0.25) for seed, seconds in enumerate((1.0, 3.0, 2.0))]
-    found = Comparison("out", tuple(trials), "exact kernel PCA", 2, 0.1)
-    assert cells(found._repr_html_())[-2:] == [
-        ["fit", "seconds", "planned MB", "score error", "eigenvalue error", "preimage error"],
-        ["rff with size 50", "2", "120", "0.25", "", ""],
-    ]

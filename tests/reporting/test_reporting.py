@@ -37,7 +37,6 @@ def test_the_page_states_what_was_fitted_and_how_good_it_is(place, page):
         r"\d\d\.\d% of the variance; by the .* at least \d\d\.\d% \(proven\)", facts["captured in feature space"]
     )
     assert facts["captured of the columns"].startswith("not known: fit with calibration_rows=2000")
-    assert re.fullmatch(r"\d+ MB of arrays at most on this machine \(planned\)", facts["memory of a fit"])
     assert facts["rows shown"] == "1,797 of 1,797"
     assert facts["drawn by"] == f"bigkpca {version('bigkpca')}"
     along = [f"Pre-images along component {j}" for j in range(1, 7)]
@@ -80,7 +79,7 @@ def small(tmp_path_factory):
 
 def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_path):
     model, out, notes = small / "m.zarr", tmp_path / "r.html", Recorder()
-    other = bigkpca.load(model).leading(1)
+    other = bigkpca.KernelPCA(1, size=20, random_state=0).fit(np.load(small / "x.npy")).model_
     bigkpca.report(model, out)
     first, before = out.read_bytes(), out.stat()
     bigkpca.report(model, out, overwrite=True, progress=notes)
@@ -233,26 +232,12 @@ def test_flagged_rows_are_counted_listed_and_drawn(tmp_path):
 @pytest.mark.full
 def test_what_does_not_fit_is_refused(place, monkeypatch):
     monkeypatch.chdir(place)
-    np.save("short.npy", np.zeros(10))
-    np.save("table.npy", np.zeros((10, 2)))
     np.save("objects.npy", np.array([None, "a"], dtype=object))
-    os.makedirs("x.npy.d", exist_ok=True)
-    bigkpca.fit("d.zarr", "n.zarr", n_components=8, size=16)
-    bigkpca.transform("n.zarr", "d.zarr", "other.zarr")
     for options, message in (
-        ({"labels": "short.npy"}, r"short.npy holds 10 labels, and there are 1,797 rows"),
-        ({"labels": "table.npy"}, r"holds an array of shape \(10, 2\), and there are 1,797 rows"),
         ({"labels": "objects.npy"}, "labels cannot be read from"),
         ({"labels": "nothing"}, "does not contain an array 'nothing', but"),
-        ({"labels": "no/such.npy"}, "no labels at no/such.npy: give a .npy file"),
         ({"labels": "m.zarr"}, "m.zarr does not contain an array 'y'"),
-        ({"labels": "x.npy.d"}, "is not a Zarr array or group"),
         ({"labels": "s.zarr/scores"}, r"has shape \(1797, 8\): one value per row"),
-        ({"image_shape": (8, 7)}, "an image shape of 8 × 7 makes 56 values, and rows have 64"),
-        ({"image_shape": (64,)}, "give height and width"),
-        ({"scores": "short.npy"}, "rows must be two-dimensional"),
-        ({"scores": "table.npy"}, "but the model has 8 components"),
-        ({"scores": "other.zarr"}, "holds scores of the model"),
     ):
         with pytest.raises(ValueError, match=message):
             bigkpca.report("m.zarr", "bad.html", **options)

@@ -24,7 +24,7 @@ def by_runtime(path, rows):
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("columns", "exact", "not centred")])
 def test_scores_are_those_of_the_model(name, tmp_path):
     kpca = fitted(name)
-    kpca.to_onnx(tmp_path / "model.onnx")
+    bigkpca.export(kpca, tmp_path / "model.onnx")
     expected = kpca.transform(NEW)
     found = by_runtime(tmp_path / "model.onnx", NEW)
     assert found.dtype == expected.dtype
@@ -35,11 +35,11 @@ def test_scores_are_those_of_the_model(name, tmp_path):
 def test_rows_far_from_the_origin_and_sentinels_among_the_landmarks(tmp_path):
     path, rows = tmp_path / "model.onnx", np.random.default_rng(0).normal(size=(800, 5))
     far = KernelPCA(4, size=80, random_state=0).fit(X + 1e5)
-    far.to_onnx(path)
+    bigkpca.export(far, path)
     assert largest_difference(by_runtime(path, NEW + 1e5), far.transform(NEW + 1e5)) < 1e-7
     rows[::20, 2] = -1e8
     sentinels = KernelPCA(3, sigma=2.0, size=60, random_state=0).fit(rows)
-    sentinels.to_onnx(path, overwrite=True)
+    bigkpca.export(sentinels, path, overwrite=True)
     assert largest_difference(by_runtime(path, rows), sentinels.transform(rows)) < 1e-6
 
 
@@ -64,10 +64,10 @@ def test_what_onnx_cannot_hold(tmp_path, monkeypatch):
         (function, "kernel has no operators in ONNX"),
     ):
         with pytest.raises(SpecError, match=message):
-            kpca.to_onnx(tmp_path / "model.onnx")
+            bigkpca.export(kpca, tmp_path / "model.onnx")
     with pytest.raises(SpecError, match="a model has no rows"):
         bigkpca.export(bessel, tmp_path / "model.onnx", row_numbers=True)
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(SpecError, match=r"needs onnx: pip install 'bigkpca\[onnx\]'"):
-        fitted("linear").to_onnx(tmp_path / "model.onnx")
+        bigkpca.export(fitted("linear"), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

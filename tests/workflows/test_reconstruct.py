@@ -1,4 +1,4 @@
-"""From scores back to rows, what scores leave of rows, and scores of the leading components."""
+"""From scores back to rows, and what scores leave of rows."""
 
 import json
 import re
@@ -19,13 +19,11 @@ from bigkpca import KernelPCA, arrays, kernels, methods, preimages
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
-from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit, plan_transform
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend
-from bigkpca.fitting.preimage import of_leading
 from bigkpca.spec import FitSpec
 from bigkpca.storage import groups
 from bigkpca.storage.models import load_model, model_digest
@@ -33,14 +31,12 @@ from bigkpca.workflows.fit import save
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit
-from tests.helpers.progress import Recorder
 from tests.helpers.stores import as_zarr, counted_reads
 
 N, CHUNK = 500, 100
 OPTIONS = {"n_components": 8, "size": 60, "random_state": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
 RIDGE, DENOISING = preimages.Ridge(size=50), preimages.Denoising(noise=2.0, size=50)
-K = 3  # leading components
 FULL = pytest.mark.full
 
 
@@ -57,10 +53,6 @@ def rows_of(model, X):
 def error_of(model, X):
     """Of pre-images, as a share of the variance of X."""
     return float(((rows_of(model, X) - X) ** 2).sum() / ((X - X.mean(axis=0)) ** 2).sum())
-
-
-def stored(path, name="scores"):
-    return np.asarray(zarr.open_array(f"{path}/{name}", mode="r")[:])
 
 
 @pytest.fixture(autouse=True)
@@ -94,12 +86,6 @@ def model(folder, dataset):
 def scores(folder, dataset, model):
     bigkpca.transform(model, dataset, folder / "scores.zarr", block_rows=CHUNK)
     return str(folder / "scores.zarr")
-
-
-@pytest.fixture(scope="module")
-def leading(folder, model, dataset):
-    bigkpca.transform(model, dataset, folder / "leading.zarr", n_components=K, residual=True)
-    return str(folder / "leading.zarr")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +142,6 @@ def test_iterations_start_where_they_are_told(kpca, dataset, X):
     decode = kpca.model_.reconstructing(150)
     np.testing.assert_allclose(found, decode(Y[few], start).rows, atol=1e-4)
     assert not np.array_equal(found, kpca.inverse_transform(Y[few]))
-    assert kpca.inverse_transform(Y[few, :8], start=start).shape == (150, 64)
     for work, message in (
         (lambda: kpca.inverse_transform(Y, start=start), "start has 150 rows for the scores of 500: pass one row"),
         (lambda: kpca.inverse_transform(Y, start=dataset), "start works only with scores and rows in memory"),
@@ -333,105 +318,6 @@ def test_residuals_of_all_blocks_take_one_decomposition(X, dataset, tmp_path):
         assert [call.args[0].shape for call in decomposed.call_args_list].count((60, 60)) == 1
 
 
-# Scores of the leading components alone, and of another dtype
-
-
-def test_leading_scores_are_the_first_columns_of_all(leading, scores, model, X):
-    np.testing.assert_allclose(stored(leading), stored(scores)[:, :K], rtol=1e-4, atol=1e-5)
-    manifest = groups.describe(leading)
-    assert (manifest["n_components"], manifest["dtype"]) == (K, "float32")
-    assert manifest["model"] == model_digest(load_model(model))
-    expected = fitted(X, n_components=K).residual(X)
-    np.testing.assert_allclose(stored(leading, "residual"), expected, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "option", [{"n_components": K}, pytest.param({"dtype": "float64"}, marks=FULL)], ids=["number", "dtype"]
-)
-def test_options_of_stored_scores_are_part_of_what_they_are(option, model, dataset, tmp_path):
-    out, shown = tmp_path / "s.zarr", Recorder()
-    ((name, value),) = option.items()
-    bigkpca.transform(model, dataset, out, **{name: {"n_components": 8, "dtype": np.float32}[name]})
-    bigkpca.transform(model, dataset, out, progress=shown)  # which has the default
-    bigkpca.transform(model, dataset, out, **option, overwrite=True)
-    bigkpca.transform(model, dataset, out, **option, progress=shown)
-    assert ["nothing to do" in note for note in shown.notes] == [True, True]
-    assert run("transform", model, dataset, out, f"--{name.replace('_', '-')}", value, "-q").exit_code == 0
-    with pytest.raises(SpecError, match=rf"already holds .*{name} is .* there and .* here"):
-        bigkpca.transform(model, dataset, out)
-
-
-def test_float64_scores_are_features_times_components_in_float64(model, dataset, X, tmp_path):
-    found = bigkpca.transform(model, dataset, tmp_path / "wide.zarr", dtype="float64", residual=True)
-    assert found.dtype == stored(tmp_path / "wide.zarr", "residual").dtype == np.float64
-    read = load_model(model)
-    with single_threaded_blas:  # as in a task: on some processors the last bits depend on it
-        (V,) = (V.astype(np.float64) for V, _ in read.features.tiles([X], len(X)))
-    expected = (V - read.solution.mean) @ read.solution.components
-    np.testing.assert_allclose(found[:], expected, rtol=1e-9, atol=1e-12)
-    of_float64 = fitted(X, dtype="float64")  # whose float32 scores are rounded at the end
-    wide, narrow = (
-        np.asarray(bigkpca.transform(of_float64, X, tmp_path / f"{dtype}.zarr", dtype=dtype)[:])
-        for dtype in ("float64", "float32")
-    )
-    np.testing.assert_array_equal(wide.astype(np.float32), narrow)
-
-
-def test_scores_beyond_the_range_of_their_dtype_are_refused(tmp_path):
-    X = np.random.default_rng(0).normal(size=(60, 2)) * 1e10
-    model = KernelPCA(1, kernel=kernels.Polynomial(degree=9, gamma=1.0), method="exact", dtype="float64").fit(X).model_
-    with pytest.raises(DataError, match=r"rows 0 to 59: scores exceed the range of float32: store them as float64"):
-        bigkpca.transform(model, X, tmp_path / "s.zarr", dtype="float32")
-
-
-def test_components_and_types_that_cannot_be_stored_are_refused(model, dataset, tmp_path):
-    for wrong in (0, -1, 9, 2.0, True, "2"):
-        with pytest.raises(SpecError, match=rf"n_components={wrong!r}: the model has 8 components; .* from 1 to 8"):
-            bigkpca.transform(model, dataset, tmp_path / "s.zarr", n_components=wrong)
-    for wrong in ("int32", "float16", "nonsense", bool, object()):
-        with pytest.raises(SpecError, match=r"dtype=.*: scores are stored as float32 or float64"):
-            bigkpca.transform(model, dataset, tmp_path / "s.zarr", dtype=wrong)
-
-
-@pytest.mark.parametrize(
-    ("options", "atol"),
-    [
-        ({}, 0.05),
-        ({"preimage": RIDGE}, 0.3),
-        pytest.param({"preimage": "mds"}, 0.05, marks=FULL),
-        *(pytest.param({"method": each}, 0.2, marks=FULL) for each in ("rff", "columns")),
-    ],
-    ids=str,
-)
-def test_leading_scores_lead_to_the_rows_of_a_model_of_these_components(options, atol, X):
-    few = X[:300]
-    whole, alone = fitted(few, **options), fitted(few, n_components=K, **options)
-    (Y,) = alone.project([X[:40]], 40)
-    found, expected = (each.reconstructing(40)(Y, None).rows for each in (of_leading(whole, K), alone))
-    np.testing.assert_allclose(found, expected, atol=atol)
-
-
-@pytest.mark.full
-def test_leading_scores_from_a_path_are_read_by_all_that_read_scores(leading, model, kpca, tmp_path):
-    expected = of_leading(load_model(model), K).reconstructing(500)(stored(leading), None).rows
-    written = bigkpca.reconstruct(model, leading, tmp_path / "rows.zarr")
-    np.testing.assert_allclose(written[:], expected, atol=1e-3)
-    assert groups.describe(str(tmp_path / "rows.zarr"))["model"] == model_digest(load_model(model))
-    for lazy in (kpca.inverse_transform(leading), arrays.preimages(model, zarr.open_array(f"{leading}/scores"))):
-        np.testing.assert_allclose(lazy.compute(), expected, atol=1e-3)
-    assert bigkpca.export(leading, tmp_path / "s.csv").columns == K
-    assert bigkpca.verify(leading).shape == (500, K)
-    assert bigkpca.info(leading)["shape"] == [500, K]
-
-
-def test_the_estimator_takes_both_options_for_what_it_stores(kpca, X, tmp_path):
-    found = kpca.transform(X, tmp_path / "s.zarr", n_components=2, dtype="float64")
-    assert (found.shape, found.dtype) == ((500, 2), np.float64)
-    for options in ({"dtype": "float64"}, {"n_components": 2}):
-        with pytest.raises(SpecError, match=r"dtype and n_components work only with out: pass out, or use"):
-            kpca.transform(X, **options)
-
-
 # Passes and plans
 
 
@@ -479,12 +365,10 @@ def test_what_does_not_fit_in_memory_is_refused_before_the_run(model, scores, da
 
 def test_plans_count_the_scores_and_flags_that_are_stored(model, dataset):
     found, rows = load_model(model), open_rows(dataset)
-    of_all, few = (plan_transform(rows, each, 100, 2) for each in (found, found.leading(3)))
-    wide, judged = (plan_transform(rows, found, 100, 2, **how) for how in ({"dtype": "float64"}, {"judged": True}))
-    assert (of_all.result_bytes, few.result_bytes, wide.result_bytes) == (500 * 8 * 4, 500 * 3 * 4, 500 * 8 * 8)
-    assert few.array_bytes < of_all.array_bytes < wide.array_bytes
-    assert judged.result_bytes - of_all.result_bytes == 500 * (4 + 9)  # residuals and flags
-    assert judged.array_bytes > of_all.array_bytes
+    plain, judged = (plan_transform(rows, found, 100, 2, judged=each) for each in (False, True))
+    assert plain.result_bytes == 500 * 8 * 4
+    assert judged.result_bytes - plain.result_bytes == 500 * (4 + 9)  # residuals and flags
+    assert judged.array_bytes > plain.array_bytes
 
 
 # What leads to no rows
@@ -543,7 +427,6 @@ def test_a_kernel_without_a_way_back_says_what_works(X, tmp_path):
     Y = kpca.transform(X)
     for work in (
         lambda: bigkpca.reconstruct(model, Y, out),
-        lambda: bigkpca.reconstruct(model, bigkpca.transform(model, X, tmp_path / "s.zarr", n_components=2), out),
         lambda: bigkpca.denoise(model, X, out),
         lambda: kpca.inverse_transform(Y),
         lambda: kpca.inverse_transform(da.from_array(Y)),

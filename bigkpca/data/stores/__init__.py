@@ -28,7 +28,7 @@ from bigkpca.data.stores.base import (
 )
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.errors import CorruptionError, SpecError
+from bigkpca.errors import SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",
@@ -44,7 +44,6 @@ __all__ = [
     "parent",
     "parsed",
     "read_json",
-    "read_record",
     "read_small",
     "store_of",
     "write_json",
@@ -87,17 +86,6 @@ def expanded(path: AnyPath) -> str:
 def read_json(path: str) -> Any:
     """The values of a JSON file. Raises OSError if it does not exist, ValueError if bigkpca did not write it."""
     return parsed(read_small(path))
-
-
-def read_record(path: str, advice: str) -> Any:
-    """The values of a JSON file that a run wrote; None if there is none. Raises CorruptionError with the advice."""
-    try:
-        found = read_json(path)
-        return {} if found is None else found  # null does not mean that the file is missing
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except ValueError as error:
-        raise CorruptionError(f"{path} does not parse ({error}); {advice}") from error
 
 
 def read_small(path: str) -> bytes:
