@@ -100,7 +100,7 @@ def eigh_descending(A: Array, count: int | None = None) -> tuple[Array, Array]:
 
 
 _LEAST_ROWS = 512  # for fewer, LAPACK is as fast
-_FEW = 40  # rows for each eigenpair that ARPACK finds faster than LAPACK
+_FEW = 24  # rows for each eigenpair that ARPACK finds faster than LAPACK
 _MOST = 0.25  # of the number of rows: with this many products, ARPACK takes about as long as LAPACK
 _HUGE = 1e100  # squares of sums may overflow for entries above, and underflow for entries below 1 / _HUGE
 
