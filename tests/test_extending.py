@@ -131,19 +131,6 @@ CHECKS = {
         assert "nu='0'" in run("fit", "digits.npy", "m.zarr", "--kernel", "matern", "--nu", "0", code=2)
         assert "works only with the matern kernel" in run("fit", "digits.npy", "m.zarr", "--nu", "2", code=2)
     """,
-    "A field of the certificate": """
-        import json
-        kpca = KernelPCA(3, size=50, random_state=0).fit(digits)
-        kpca.save("model.zarr")
-        drawn = json.loads(run("info", "model.zarr", "--json"))["certificate"]["drawn"]
-        assert drawn == KernelPCA.load("model.zarr").certificate_.drawn == len(kpca.model_.drawn.X) > 0
-        KernelPCA(3, method="exact").fit(digits[:50]).save("exact.zarr")
-        assert KernelPCA.load("exact.zarr").certificate_.drawn is None
-    """,
-    "A field of the model": """
-        KernelPCA(3, size=50, random_state=0).fit(digits).save("model.zarr")
-        assert KernelPCA.load("model.zarr").model_.provenance["numpy"] == np.__version__
-    """,
 }
 
 PROGRAM = """

@@ -25,7 +25,7 @@ from bigkpca.errors import Array, NarrowKernelWarning
 
 DELTA, RANKS = 0.05, (2, 10, 60)
 BLOCK = 500
-FOR_PHASES = (2**12, 16)  # factor and divisor of (55); docs/errata.md derives them
+FOR_PHASES = (2**12, 16)  # factor and divisor of (55); the errata of docs/sources.md derive them
 # what is bounded: found, the certificate, the thesis's bound, what is known without any bound
 Line = tuple[float, float | None, float, float]
 
