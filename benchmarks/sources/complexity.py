@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA
-from bigkpca.errors import NarrowKernelWarning
 
 COMPONENTS, AXES = 10, 20
 METHODS: dict[str, dict[str, Any]] = {
@@ -114,8 +112,7 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=2_048_000, repeats=3)
     before = os.getloadavg()[0]
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", NarrowKernelWarning)
+    with threadpool_limits(1):
         found = measured(given.rows, given.repeats)
     lines = []
     for (varies, name), (sizes, costs) in found.items():
@@ -139,7 +136,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         for varies in ("n", "l", "d")
     }
     save_panels(panels, given.folder, "complexity", xscale="log", yscale="log")
-
-
-if __name__ == "__main__":
-    main()

@@ -90,7 +90,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     both = {"promoter": labels, "other": ~labels}
     places |= {name: {of: Y[rows, :2].T for of, rows in both.items()} for name, Y in drawn.items()}
     save_panels(places, given.folder, "dna_similarities", ".")
-
-
-if __name__ == "__main__":
-    main()

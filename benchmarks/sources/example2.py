@@ -184,7 +184,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
     header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
     save_table("Orderings", header, lines, given.folder, "example2_orderings")
-
-
-if __name__ == "__main__":
-    main()

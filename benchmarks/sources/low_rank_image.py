@@ -79,7 +79,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels; the last rank of each is the smallest below {NEAR:.0%}"
     save_table(title, header, lines, given.folder, "low_rank_image")
     draw(pictures, given.folder)
-
-
-if __name__ == "__main__":
-    main()

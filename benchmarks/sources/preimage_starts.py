@@ -7,7 +7,6 @@ for its update to drop.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ from benchmarks.sources.digits import (
     until_converged,
 )
 from bigkpca import KernelPCA
-from bigkpca.errors import Array, NarrowKernelWarning
+from bigkpca.errors import Array
 
 SIGMAS, COMPONENTS, MEASURED, MANY = (1.0, 5.0, 10.0, 20.0, 50.0), (256, 51, 13), 100, 100
 MANY_AT = 51  # components at which 100 starts are tried
@@ -54,12 +53,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     X, labels = training_digits(given.rows, THESIS_DIGITS)
     rows = first_of_each(labels, MEASURED)
     found = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowKernelWarning)  # sigma = 1 is one of the thesis's
-        for sigma in SIGMAS:
-            for components in COMPONENTS:
-                for name, way in (WAYS | MORE if components == MANY_AT else WAYS).items():
-                    found[sigma, components, name] = kept_of(X, labels, rows, sigma, components, way)
+    for sigma in SIGMAS:
+        for components in COMPONENTS:
+            for name, way in (WAYS | MORE if components == MANY_AT else WAYS).items():
+                found[sigma, components, name] = kept_of(X, labels, rows, sigma, components, way)
     lines = [
         [f"{sigma:g}", str(components), name, *(f"{share:.0%}" for share in each[:3]), f"{each[3]:.4f}"]
         for (sigma, components, name), each in found.items()
@@ -72,7 +69,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         kept = [found[sigma, r, name][1] for sigma in SIGMAS]
         panels[f"digit kept, {r} components"][name] = SIGMAS, kept
     save_panels(panels, given.folder, "preimage_starts", xscale="log", xlabel="σ")
-
-
-if __name__ == "__main__":
-    main()

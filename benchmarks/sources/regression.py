@@ -76,7 +76,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         Z = regressors(x, x)[name][0]
         lines_of[name] = x[order], LinearRegression().fit(Z, y).predict(Z)[order]
     save_panels({"y = x + x² + noise": lines_of}, given.folder, "regression", xlabel="x")
-
-
-if __name__ == "__main__":
-    main()

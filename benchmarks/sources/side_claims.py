@@ -7,7 +7,6 @@ orthogonal maps. The proseminar: the first component is monotone along the parab
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.example1 import AXES, SIGMA, exact, misclassified, two_discs
 from benchmarks.sources.polynomial_toy import DEGREES, fitted, parabola
 from bigkpca import KernelPCA, kernels, measures
-from bigkpca.errors import Array, NarrowKernelWarning
+from bigkpca.errors import Array
 
 SIZE, RANK = 100, 60
 LEAST_VARIANCES = (0.0, 0.6, 0.8)
@@ -194,11 +193,9 @@ def along_the_parabola(rows: int, repeats: int) -> tuple[Claims, dict[int, Array
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=2000, repeats=30)
     rng = np.random.default_rng(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowKernelWarning)  # noise in 100 columns makes K flat
-        of_variance = rejected(given.rows, given.repeats)
-        of_forms = projections(given.rows, 0)
-        claims = ridge_claims(rng) + invariance(rng)
+    of_variance = rejected(given.rows, given.repeats)
+    of_forms = projections(given.rows, 0)
+    claims = ridge_claims(rng) + invariance(rng)
     of_order, curves = along_the_parabola(100, given.repeats)
     header = ["features", "kept", "error of K", "u1", "u2", "misclassified"]
     title = f"{SIZE} random features, {given.rows} rows of Example 1, medians of {given.repeats} data sets"
@@ -211,7 +208,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     x = np.linspace(-1, 1, 201)
     along = {f"degree {degree}": (x, curve) for degree, curve in curves.items()}
     save_panels({"first component along y = x²": along}, given.folder, "side_claims", xlabel="x")
-
-
-if __name__ == "__main__":
-    main()
