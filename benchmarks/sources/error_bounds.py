@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -207,8 +207,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
     header = ["bound", "below", "from l ="]
     save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")
-    panels: dict[str, Any] = {}
-    for what in dict.fromkeys(what for _, what in found):
-        of_sizes = np.array([found[size, what][:3] for size in sizes], float).T
-        panels[what] = {name: (sizes, y) for name, y in zip(("error", "certificate", "thesis"), of_sizes, strict=True)}
-    save_panels(panels, given.folder, "error_bounds", xscale="log", yscale="log", xlabel="l")

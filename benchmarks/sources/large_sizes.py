@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from benchmarks.sources.example1 import (
     AXES,
     METHODS,
@@ -65,5 +65,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     title = f"Relative error of K and rows misclassified by u2, {given.rows} rows, medians of {given.repeats} data sets"
     save_table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines, given.folder, "large_sizes")
-    of_K = {name: (sizes, values[:, 0]) for name, values in zip(SHOWN, found, strict=True)}
-    save_panels({"relative error of K": of_K}, given.folder, "large_sizes", xscale="log", xlabel="l")
