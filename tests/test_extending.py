@@ -115,14 +115,6 @@ CHECKS = {
         assert "needs landmarks" in run(*fit, "linear-map", "--method", "rff", code=2)
         contract("linear-map", "test_a_preimage")
     """,
-    "A file format": """
-        assert_array_equal(rows_at("vectors.zarr"), vectors)
-        Path("again.fbin").write_bytes(Path("digits.fbin").read_bytes())
-        run("ingest", "again.fbin", "vectors.zarr", "--append")
-        assert_array_equal(rows_at("vectors.zarr"), np.concatenate([vectors, vectors]))
-        Path("words.odt").write_text("words")
-        assert ".fbin" in run("ingest", "words.odt", "other.zarr", code=2)
-    """,
     "An option": """
         from bigkpca import fit, kernels
         assert KernelPCA.load("model.zarr").nu == 2.5
