@@ -11,10 +11,10 @@ from bigkpca import KernelPCA, kernels, measures, methods, preimages
 pytestmark = pytest.mark.full
 
 rng = np.random.default_rng(0)
-n, l, k = 600, 100, 60
+n, m, k = 600, 100, 60
 X = np.concatenate([rng.normal(size=(n // 2, 20)), rng.normal(size=(n // 2, 20)) + 1.5])
 K = kernels.Gaussian(6.0).gram(X)
-S = np.sort(rng.choice(n, l, replace=False))
+S = np.sort(rng.choice(n, m, replace=False))
 C, W = K[:, S], K[np.ix_(S, S)]
 
 
@@ -30,7 +30,7 @@ def root(A):
 
 def columns():
     """(25), corrected."""
-    return np.sqrt(n / l) * C @ np.linalg.inv(root(C.T @ C)) @ C.T
+    return np.sqrt(n / m) * C @ np.linalg.inv(root(C.T @ C)) @ C.T
 
 
 def test_centring_of_the_notes_and_the_listing_is_not_symmetric():
@@ -57,16 +57,16 @@ def test_the_sign_of_b_gives_nearly_all_rows_to_one_class():
 
 
 def test_the_factor_of_column_sampling_is_the_root_of_n_over_l():
-    printed = columns() / np.sqrt(l)
+    printed = columns() / np.sqrt(m)
     assert np.linalg.norm(K - columns()) < 0.2 * np.linalg.norm(K - printed)
-    assert np.allclose(columns(), C @ np.linalg.inv(root(l / n * C.T @ C)) @ C.T)
+    assert np.allclose(columns(), C @ np.linalg.inv(root(m / n * C.T @ C)) @ C.T)
 
 
 def test_eigenpairs_of_pk_give_pkp():
     P = C @ np.linalg.pinv(C)
     values, vectors = np.linalg.eigh(P @ K @ P)
-    assert np.allclose(P @ K @ vectors[:, -l:], vectors[:, -l:] * values[-l:])
-    spectral = (vectors[:, -l:] * values[-l:]) @ vectors[:, -l:].T
+    assert np.allclose(P @ K @ vectors[:, -m:], vectors[:, -m:] * values[-m:])
+    spectral = (vectors[:, -m:] * values[-m:]) @ vectors[:, -m:].T
     assert np.linalg.norm(K - spectral) < 0.5 * np.linalg.norm(K - columns())
 
 
@@ -80,7 +80,7 @@ def test_columns_have_worse_eigenvectors_than_orthogonalised_nystroem():
 
 def test_vectors_of_nystroem_are_the_worst_at_the_length_of_their_formula_alone():
     values, vectors = np.linalg.eigh(W)
-    u = np.sqrt(l / n) * C @ vectors[:, [-2]] / values[-2]
+    u = np.sqrt(m / n) * C @ vectors[:, [-2]] / values[-2]
     true = np.linalg.eigh(K)[1][:, [-2]]
     assert abs((true.T @ u).item()) < 0.97 < measures.vector_agreement(true, u)[0]
 
@@ -137,8 +137,8 @@ def test_the_factor_of_55_for_phases():
 
 
 def test_36_is_a_bound_of_the_scaled_columns_alone():
-    bound = (1 + np.sqrt(np.log(2 / 0.05) * (1 - l / n))) * n / np.sqrt(l) * np.max(np.sum(K**2, axis=0))
-    assert np.linalg.norm(K @ K - n / l * C @ C.T) < bound / 10 < bound < np.linalg.norm(K @ K - C @ C.T)
+    bound = (1 + np.sqrt(np.log(2 / 0.05) * (1 - m / n))) * n / np.sqrt(m) * np.max(np.sum(K**2, axis=0))
+    assert np.linalg.norm(K @ K - n / m * C @ C.T) < bound / 10 < bound < np.linalg.norm(K @ K - C @ C.T)
 
 
 def test_the_diameter_of_kumars_bound_is_in_feature_space():

@@ -70,9 +70,7 @@ SCRIPTS = {
         settings={"SIGMAS": (20.0,), "WAYS": {"centred, 5 starts": (True, 5), "K not centred, 5": (False, 5)}},
         data="usps",
     ),
-    "complexity": Script(
-        ("n l (d + l) + l³ gives 1.00, 1.96, 0.66",), {}, ("--rows", "400", *ONE), {"COMPONENTS": 5}
-    ),
+    "complexity": Script(("n l (d + l) + l³ gives 1.00, 1.96, 0.66",), {}, ("--rows", "400", *ONE), {"COMPONENTS": 5}),
     "error_bounds": Script(
         ("| 120 | 2305 | 25,280 |", "| 0.179 | | 0.543 |", "from l = 2958 on"),
         {  # one of the page's three data sets: errors of Nyström differ a little between them, features hardly
@@ -97,7 +95,11 @@ SCRIPTS = {
         {"SHARES": (0.02,)},
     ),
     "example2": Script(
-        ("| exact kernel PCA | 0.0 | 0.0918 |", "| Nyström (thesis form) | 35.3 |", "| Nyström, orthogonalised | 13.7 |"),
+        (
+            "| exact kernel PCA | 0.0 | 0.0918 |",
+            "| Nyström (thesis form) | 35.3 |",
+            "| Nyström, orthogonalised | 13.7 |",
+        ),
         {  # one of the page's five seeds; what is exact has none
             ("example2", "exact kernel PCA"): {3: approx(0.0918, abs=6e-5)},
             ("example2", "Nyström (thesis form)"): {1: approx(35.3, rel=0.04)},

@@ -112,7 +112,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         at = [getattr(s, varies) for s in sizes]
         growth, expected = of_growth(at, costs), exponent(at, [counted(name, s) for s in sizes])
         took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs)]
-        lines.append([varies, name, *took, "" if growth is None else f"{growth:.2f}", f"{round(expected, 2) + 0.0:.2f}"])
+        lines.append(
+            [varies, name, *took, "" if growth is None else f"{growth:.2f}", f"{round(expected, 2) + 0.0:.2f}"]
+        )
     header = ["varies", "method", "sizes", "CPU seconds", "of the growth", "of the count"]
     middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"

@@ -10,7 +10,6 @@ and the least l at which each bound says anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
