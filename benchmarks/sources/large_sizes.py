@@ -25,7 +25,7 @@ from benchmarks.sources.example1 import (
 )
 from bigkpca.errors import Array
 
-SHARES = (0.1, 0.2, 0.4, 0.8)
+SHARES = (0.1, 0.2, 0.8)
 SHOWN = ("Nyström (thesis)", "columns", "RFF (thesis)", "RFF-PCA (thesis)", "RFF-PCA, exact alpha")
 
 
