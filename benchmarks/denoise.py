@@ -1,12 +1,10 @@
-"""Noise removed from digits by each pre-image, beside scikit-learn and PCA, and by the size of the noise."""
+"""Noise removed from digits by each pre-image, by the size of the noise, beside scikit-learn and PCA."""
 
 from __future__ import annotations
 
-import statistics
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +15,15 @@ from sklearn.decomposition import KernelPCA as TheirKernelPCA
 from sklearn.model_selection import GridSearchCV
 
 import bigkpca
-from benchmarks.common import arguments, interleaved, median_ratio, seconds_of, some_rows, usps, usps_labels
+from benchmarks.common import arguments, some_rows, usps, usps_labels
 from benchmarks.results import Results, Table, table
 from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic
 from bigkpca import KernelPCA, preimages
 from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning, RoundingWarning
 
 TESTED = 500
-NOISE = 0.5
-LEVELS = (0.25, 0.5, 0.75, 1.0)
+NOISE = 0.5  # at which settings are chosen
+LEVELS = (0.25, 0.5, 1.0)
 COMPONENTS = (128, 256, 400, 1000)
 SEARCHED = 6000  # training rows by which settings are chosen
 LENGTHS = (0.5, 0.71, 1.0, 1.41, 2.0)  # in medians
@@ -36,6 +34,10 @@ WAYS = ("denoising", "fixed-point", "ridge", "mds")
 def error(found: Array, clean: Array) -> float:
     """Mean squared error over all entries."""
     return float(np.mean((np.asarray(found, np.float64) - clean) ** 2))
+
+
+def with_noise(clean: Array, noise: float) -> Array:
+    return (clean + noise * np.random.default_rng(1).standard_normal(clean.shape)).astype(np.float32)
 
 
 def chosen(train: Array, way: str, size: int) -> KernelPCA:
@@ -56,10 +58,9 @@ def chosen(train: Array, way: str, size: int) -> KernelPCA:
         return kpca.set_params(**GridSearchCV(clone(kpca), {"preimage": ridges}, cv=3).fit(X).best_params_)
 
 
-def their_denoising(train: Array, noisy: Array) -> Array:
-    """scikit-learn at the best of the settings that were tried."""
-    theirs = TheirKernelPCA(400, kernel="rbf", gamma=1e-3, alpha=5e-3, fit_inverse_transform=True, random_state=0)
-    return theirs.fit(train).inverse_transform(theirs.transform(noisy))
+def restored(model: Any, train: Array, noisy: Array) -> Array:
+    """Rows without their noise by a model of scikit-learn's kind."""
+    return model.fit(train).inverse_transform(model.transform(noisy))
 
 
 def least_squares(train: Array, noisy: Array, noise: float) -> Array:
@@ -70,51 +71,26 @@ def least_squares(train: Array, noisy: Array, noise: float) -> Array:
     return mean + (noisy - mean) @ weights
 
 
-def denoising(train: Array, clean: Array, size: int, repeats: int) -> tuple[Table, dict[str, KernelPCA]]:
-    """Errors and seconds of every way, its settings chosen on the training rows; those settings."""
-    rng = np.random.default_rng(0)
-    noisy = (clean + NOISE * rng.standard_normal(clean.shape)).astype(np.float32)
-    settings = {way: chosen(train, way, size) for way in WAYS}
-
-    def ours(way: str) -> Array:
-        return clone(settings[way]).fit(train).denoise(noisy)
-
-    answers: dict[str, Callable[[], Array]] = {way: partial(ours, way) for way in WAYS}
-    answers["scikit-learn"] = partial(their_denoising, train, noisy)
-    seconds = interleaved(repeats, **{way: partial(seconds_of, work) for way, work in answers.items()})
+def denoising(train: Array, clean: Array, size: int) -> Table:
+    """Errors of every way by the noise, with the settings that were chosen for one size of it."""
+    noisy = {noise: with_noise(clean, noise) for noise in LEVELS}
     lines: list[list[Any]] = []
-    for way, work in answers.items():
-        shown: list[Any] = ["gamma 1e-3", 400, "alpha 5e-3"]
-        if way in settings:
-            kpca = settings[way]
-            shown = [kpca.sigma, kpca.n_components, getattr(kpca.preimage, "ridge", "")]
-        faster = median_ratio(seconds["scikit-learn"], seconds[way])
-        lines.append([way, *shown, f"{error(work(), clean):.4f}", statistics.median(seconds[way]), faster])
-    pca = min(
-        error(model.inverse_transform(model.transform(noisy)), clean)
-        for model in (PCA(r, svd_solver="full").fit(train) for r in (32, 64, 128) if r < len(train))
-    )
-    linear = error(least_squares(train, noisy, NOISE), clean)
-    for name, value in (("PCA, best of 32, 64, 128", pca), ("least squares on pixels", linear)):
-        lines.append([name, "", "", "", f"{value:.4f}", "", ""])
-    header = ["pre-image", "sigma", "components", "ridge", "mean squared error", "seconds", "times as fast"]
-    errors = table(
-        f"Noise {NOISE} removed from {len(clean)} digits; {len(train)} training rows, {size} landmarks", header, lines
-    )
-    return errors, settings
-
-
-def levels(train: Array, clean: Array, settings: dict[str, KernelPCA]) -> Table:
-    """Errors at other sizes of the noise, with the sigma, components and ridge that were chosen for one."""
-    lines = []
-    for noise in LEVELS:
-        noisy = (clean + noise * np.random.default_rng(1).standard_normal(clean.shape)).astype(np.float32)
-        found = [
-            error(clone(kpca).set_params(noise=noise).fit(train).denoise(noisy), clean) for kpca in settings.values()
-        ]
-        lines.append([noise, *found, error(least_squares(train, noisy, noise), clean), error(noisy, clean)])
-    header = ["noise", *WAYS, "least squares on pixels", "noisy"]
-    return table(f"Mean squared error by the noise, {len(train)} training rows", header, lines)
+    for way in WAYS:
+        kpca = chosen(train, way, size)
+        found = [error(clone(kpca).set_params(noise=of).fit(train).denoise(rows), clean) for of, rows in noisy.items()]
+        lines.append([way, kpca.sigma, kpca.n_components, getattr(kpca.preimage, "ridge", ""), *found])
+    theirs = TheirKernelPCA(400, kernel="rbf", gamma=1e-3, alpha=5e-3, fit_inverse_transform=True, random_state=0)
+    linear = [PCA(r, svd_solver="full") for r in (32, 64, 128) if r < len(train)]
+    others = {
+        "scikit-learn, gamma 1e-3, alpha 5e-3": lambda rows, _: error(restored(theirs, train, rows), clean),
+        "PCA, best of 32, 64, 128": lambda rows, _: min(error(restored(pca, train, rows), clean) for pca in linear),
+        "least squares on pixels": lambda rows, noise: error(least_squares(train, rows, noise), clean),
+        "noisy": lambda rows, _: error(rows, clean),
+    }
+    for name, error_of in others.items():
+        lines.append([name, "", "", "", *(error_of(rows, noise) for noise, rows in noisy.items())])
+    title = f"Mean squared error of {len(clean)} digits; {len(train)} training rows, {size} landmarks"
+    return table(title, ["pre-image", "sigma", "components", "ridge", *(f"noise {noise}" for noise in LEVELS)], lines)
 
 
 def pictures(train: Array, test: Array, folder: Path, size: int) -> Table:
@@ -122,8 +98,7 @@ def pictures(train: Array, test: Array, folder: Path, size: int) -> Table:
     from matplotlib.figure import Figure
 
     noisy = (test + NOISE * np.random.default_rng(0).standard_normal(test.shape)).astype(np.float32)
-    pca = PCA(64, svd_solver="full").fit(train)
-    found = {"original": test, "noisy": noisy, "PCA": pca.inverse_transform(pca.transform(noisy))}
+    found = {"original": test, "noisy": noisy, "PCA": restored(PCA(64, svd_solver="full"), train, noisy)}
     for way in WAYS:
         kpca = KernelPCA(min(256, size), sigma=11.0, size=size, preimage=way, noise=NOISE, random_state=0)
         found[way] = kpca.fit(train).denoise(noisy)
@@ -139,12 +114,11 @@ def pictures(train: Array, test: Array, folder: Path, size: int) -> Table:
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
+    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
     X = usps()
     train, test = X[: min(given.rows, TRAINING_ROWS)], X[TRAINING_ROWS:]
-    few, size = some_rows(test, TESTED), min(given.size, len(train))
-    errors, settings = denoising(train, few, size, given.repeats)
-    return Results((errors, levels(train, few, settings), pictures(train, test, given.folder, size)))
+    size = min(given.size, len(train))
+    return Results((denoising(train, some_rows(test, TESTED), size), pictures(train, test, given.folder, size)))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ CENTRAL = (  # those of docs/benchmarks.md
     Benchmark("scale", 3000, 120),
 )
 FURTHER = (  # those of other pages
-    Benchmark("chaos", 1000, 120, ("--kills", "4")),
     Benchmark("classifier", 400, 120),
     Benchmark("denoise", 1000, 300),
     Benchmark("device", 3000, 120),

@@ -75,7 +75,7 @@ numpydoc_xref_aliases = {
         "ingesting": ["Ingested"],
         "kernels": ["Kernel"],
         "numerics.bandwidth": ["Length", "Lengths"],
-        "numerics.certificates": ["Certificate"],
+        "numerics.certificate": ["Certificate"],
         "numerics.eigenpairs": ["Solution"],
         "numerics.evaluation": ["Estimate", "Evaluation"],
         "numerics.model": ["Model"],
@@ -128,8 +128,7 @@ PAGES = {
     "CHANGELOG.md": "repository/changelog.md",
     "CONTRIBUTING.md": "repository/contributing.md",
     "README.md": "index.md",
-} | {f"deploy/{name}/README.md": "repository/deploy.md" for name in ("docker", "kubernetes", "prometheus", "slurm")}
-PAGES["deploy/systemd/README.md"] = "repository/deploy.md"
+} | {f"deploy/{name}/README.md": "scheduled.md" for name in ("docker", "kubernetes", "prometheus", "slurm", "systemd")}
 
 
 def links_within_the_site(text: str, folder: Path) -> str:

@@ -19,7 +19,7 @@ from bigkpca import KernelPCA, kernels
 from tests.helpers.files import ROOT, shared_file
 
 # More than six seconds each: sweeps, and those that start many processes.
-LONG = {"accuracy", "chaos", "containers", "denoise", "drift", "exact", "memory", "nights", "peers", "processors"}
+LONG = {"accuracy", "containers", "denoise", "drift", "exact", "memory", "nights", "peers", "processors"}
 LONG |= {"reconstruction", "scale", "scaling", "startup", "unusual_rows"}
 DATA = {  # beside MNIST
     "usps/usps_int16.npz": {"accuracy", "classifier", "denoise", "drift", "reconstruction", "subspace", "unusual_rows"},
@@ -228,13 +228,6 @@ def test_errors_of_a_small_example_are_those_of_dense_matrices():
     assert lines["Nyström, |E|"][0] == pytest.approx(np.linalg.norm(E, 2), rel=1e-4)
     assert lines["Nyström, |E|_F"][:2] == pytest.approx((np.linalg.norm(E), np.trace(E)), rel=1e-4)
     assert lines["columns, |K - PK|"][0] == pytest.approx(np.linalg.norm(K - C @ np.linalg.pinv(C) @ K, 2), rel=1e-4)
-    values, vectors = np.linalg.eigh(K)
-    A = vectors * np.sqrt(np.maximum(values, 0))
-    drawn = A[np.isin(example.X[:, 0], S[:, 0])]
-    assert lines["Nyström, 2 |A'A - C_A C_A'|"][0] == pytest.approx(
-        2 * np.linalg.norm(A.T @ A - 10 * drawn.T @ drawn, 2)
-    )
-    assert lines["columns, |KK' - (n/l) CC'|_F"][0] == pytest.approx(np.linalg.norm(K @ K - 10 * C @ C.T))
     assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
 
 

@@ -134,7 +134,6 @@ STAND_INS = {
     "train-images-idx3-ubyte.gz": lambda path, digits: write_idx(path, images(digits)),
     "train-labels-idx1-ubyte.gz": lambda path, digits: write_idx(path, np.arange(MANY, dtype=np.uint8) % 10),
     "mnist.zarr": lambda path, digits: write_dataset(path, images(digits)),
-    "usps.zarr": lambda path, digits: write_dataset(path, (digits[:FEW] / 8 - 1).astype(np.float32)),
     "noisy.zarr": lambda path, digits: write_dataset(path, noisy(digits)),
     "flights.csv": write_flights,
     "flights.zarr": write_flights_dataset,

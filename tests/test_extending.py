@@ -115,14 +115,6 @@ CHECKS = {
         assert "needs landmarks" in run(*fit, "linear-map", "--method", "rff", code=2)
         contract("linear-map", "test_a_preimage")
     """,
-    "A file format": """
-        assert_array_equal(rows_at("vectors.zarr"), vectors)
-        Path("again.fbin").write_bytes(Path("digits.fbin").read_bytes())
-        run("ingest", "again.fbin", "vectors.zarr", "--append")
-        assert_array_equal(rows_at("vectors.zarr"), np.concatenate([vectors, vectors]))
-        Path("words.odt").write_text("words")
-        assert ".fbin" in run("ingest", "words.odt", "other.zarr", code=2)
-    """,
     "An option": """
         from bigkpca import fit, kernels
         assert KernelPCA.load("model.zarr").nu == 2.5
@@ -130,19 +122,6 @@ CHECKS = {
         assert inspect.signature(KernelPCA).parameters["nu"].default == kernels.Matern(1.0).nu
         assert "nu='0'" in run("fit", "digits.npy", "m.zarr", "--kernel", "matern", "--nu", "0", code=2)
         assert "works only with the matern kernel" in run("fit", "digits.npy", "m.zarr", "--nu", "2", code=2)
-    """,
-    "A field of the certificate": """
-        import json
-        kpca = KernelPCA(3, size=50, random_state=0).fit(digits)
-        kpca.save("model.zarr")
-        drawn = json.loads(run("info", "model.zarr", "--json"))["certificate"]["drawn"]
-        assert drawn == KernelPCA.load("model.zarr").certificate_.drawn == len(kpca.model_.drawn.X) > 0
-        KernelPCA(3, method="exact").fit(digits[:50]).save("exact.zarr")
-        assert KernelPCA.load("exact.zarr").certificate_.drawn is None
-    """,
-    "A field of the model": """
-        KernelPCA(3, size=50, random_state=0).fit(digits).save("model.zarr")
-        assert KernelPCA.load("model.zarr").model_.provenance["numpy"] == np.__version__
     """,
 }
 

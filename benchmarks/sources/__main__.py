@@ -1,4 +1,4 @@
-"""Runs every script of the package, one after the other, and prints where their figures are."""
+"""Runs the scripts of the sources, or those that are named, and prints where their figures are."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ SCRIPTS = (  # in the order of the thesis, then the other sources
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sources", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these, of {', '.join(SCRIPTS)}")
     parser.add_argument("--rows", help="rows at most  [those of the source]")
     parser.add_argument("--repeats", help="seeds  [those of the source]")
     parser.add_argument("--folder", default=str(Path("build") / "sources"), help="where results are written")
     given = parser.parse_args(argv)
-    passed = [text for key, value in vars(given).items() if value is not None for text in (f"--{key}", value)]
-    for name in SCRIPTS:
+    if unknown := set(given.names) - {*SCRIPTS}:
+        parser.error(f"no script {', '.join(unknown)}")
+    options = {"--rows": given.rows, "--repeats": given.repeats, "--folder": given.folder}
+    passed = [text for option, value in options.items() if value is not None for text in (option, value)]
+    for name in given.names or SCRIPTS:
         print(f"\n== {name}", flush=True)
         import_module(f"benchmarks.sources.{name}").main(passed)
     print("\nFigures:", *sorted(map(str, Path(given.folder).glob("*.svg"))), sep="\n")

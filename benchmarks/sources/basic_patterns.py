@@ -9,11 +9,9 @@ find.
 from __future__ import annotations
 
 import statistics
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,10 +19,10 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, landmarks
-from bigkpca.errors import Array, FewerComponentsWarning
+from bigkpca.errors import Array
 
 COMPONENTS, SIZES, THRESHOLDS = 100, (50, 100, 200, 400, 800), (0.5, 0.7, 0.8, 0.9, 0.95)
 RULES = ("basic-patterns", "uniform", "kmeans")
@@ -70,31 +68,27 @@ def mnist_digits(rows: int) -> Digits:
 DATA = {"USPS": usps_digits, "MNIST": mnist_digits}
 
 
-def against_all_rows(digits: Digits, repeats: int) -> tuple[Accuracy, dict[tuple[str, int], Accuracy], list[list[str]]]:
-    """Accuracy of exact kernel PCA, and of each rule and size (means over seeds); lines of the table."""
-    exact = digits.fit(0, method="exact")
-    of_exact, of_pixels = digits.of_scores(exact), digits.accuracy(digits.X, digits.new)
-    found: dict[tuple[str, int], Accuracy] = {}
-    models: dict[str, KernelPCA] = {"exact": exact}
+def against_all_rows(digits: Digits, repeats: int) -> list[list[str]]:
+    """Lines of the table: accuracy of pixels, of exact kernel PCA, and of each rule and size (means over seeds)."""
+    models = {"exact": digits.fit(0, method="exact")}
+    found: list[tuple[str, int, Accuracy, str]] = []
     for size in (size for size in SIZES if size < len(digits.X)):
         for rule in RULES:
             fits = [digits.fit(seed, size=size, landmarks=rule) for seed in range(repeats)]
             nearest, linear = np.mean([digits.of_scores(fit) for fit in fits], axis=0)
-            found[rule, size] = float(nearest), float(linear)
+            found.append((rule, size, (float(nearest), float(linear)), str(size)))
         models[str(size)] = fits[0]
     seconds = interleaved(RUNS, **{n: partial(seconds_of, partial(m.transform, digits.new)) for n, m in models.items()})
+    lines = [["pixels", "", *shown(digits.accuracy(digits.X, digits.new)), "", ""]]
+    every = [("all rows, exact", len(digits.X), digits.of_scores(models["exact"]), "exact"), *found]
+    for name, count, accuracy, of in every:
+        took = f"{statistics.median(seconds[of]):.3f}", f"{median_ratio(seconds['exact'], seconds[of]):.1f}"
+        lines.append([name, str(count), *shown(accuracy), *took])
+    return lines
 
-    def line(name: str, count: int | str, accuracy: Accuracy, of: str = "") -> list[str]:
-        took = (
-            [f"{statistics.median(seconds[of]):.3f}", f"{median_ratio(seconds['exact'], seconds[of]):.1f}"]
-            if of
-            else ["", ""]
-        )
-        return [name, str(count), *(f"{share:.2%}" for share in accuracy), *took]
 
-    lines = [line("pixels", "", of_pixels), line("all rows, exact", len(digits.X), of_exact, "exact")]
-    lines += [line(rule, size, accuracy, str(size)) for (rule, size), accuracy in found.items()]
-    return of_exact, found, lines
+def shown(accuracy: Accuracy) -> list[str]:
+    return [f"{share:.2%}" for share in accuracy]
 
 
 def by_threshold(digits: Digits) -> list[list[str]]:
@@ -104,35 +98,19 @@ def by_threshold(digits: Digits) -> list[list[str]]:
         rule = landmarks.BasicPatterns(threshold=threshold)
         fit = digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)
         assert fit.landmarks_ is not None  # kernels with landmarks are its features
-        lines.append([f"{threshold:g}", str(len(fit.landmarks_)), *(f"{share:.2%}" for share in digits.of_scores(fit))])
+        lines.append([f"{threshold:g}", str(len(fit.landmarks_)), *shown(digits.of_scores(fit))])
     return lines
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
-    lines, of_thresholds, drawn = [], [], {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FewerComponentsWarning)  # some rules find fewer landmarks than components
-        for name, load in DATA.items():
-            digits = load(given.rows)
-            of_exact, found, of_set = against_all_rows(digits, given.repeats)
-            drawn[name] = of_exact, found
-            lines += [[name, *line] for line in of_set]
-            of_thresholds += [[name, *line] for line in by_threshold(digits)]
+    lines, of_thresholds = [], []
+    for name, load in DATA.items():
+        digits = load(given.rows)
+        lines += [[name, *line] for line in against_all_rows(digits, given.repeats)]
+        of_thresholds += [[name, *line] for line in by_threshold(digits)]
     header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
     title = f"{given.rows} training rows, {COMPONENTS} components, {given.repeats} seeds"
     save_table(title, header, lines, given.folder, "basic_patterns")
     header = ["data", "threshold", "patterns", "nearest neighbour", "linear"]
     save_table("Patterns by the threshold", header, of_thresholds, given.folder, "basic_patterns_thresholds")
-    panels: dict[str, dict[str, tuple[Any, Any]]] = {}
-    for data, way in product(drawn, (0, 1)):
-        of_exact, found = drawn[data]
-        sizes = sorted({size for _, size in found})
-        lines_of = {rule: (sizes, [found[rule, size][way] for size in sizes]) for rule in RULES}
-        lines_of["all rows, exact"] = sizes, [of_exact[way]] * len(sizes)
-        panels[f"{data}, {('nearest neighbour', 'linear')[way]}"] = lines_of
-    save_panels(panels, given.folder, "basic_patterns", xscale="log", xlabel="landmarks")
-
-
-if __name__ == "__main__":
-    main()

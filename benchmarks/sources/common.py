@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import argparse
 import csv
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.results import table
+from bigkpca.errors import Array, DominantVariableWarning, FewerComponentsWarning, NarrowKernelWarning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 1) -> argparse.Namespace:
-    """The options of every script: rows and repeats are those of the source unless given, fewer to try it out."""
+    """The options of every script: rows and repeats are those of the source unless given, fewer to try it out.
+
+    From here on, what the settings of the sources bring about is not warned of: kernels that are too narrow, columns of
+    different scale, and fewer components than asked for.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=rows, help="rows at most  [%(default)s]")
     parser.add_argument("--repeats", type=int, default=repeats, help="seeds  [%(default)s]")
     parser.add_argument("--folder", type=Path, default=Path("build") / "sources", help="where results are written")
     given = parser.parse_args(argv)
     given.folder.mkdir(parents=True, exist_ok=True)
+    for kind in (NarrowKernelWarning, DominantVariableWarning, FewerComponentsWarning):
+        warnings.simplefilter("ignore", kind)
     return given
+
+
+def medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
+    """Of figures by name, one mapping for each seed: the medians over seeds."""
+    return {name: np.median([one[name] for one in found], axis=0) for name in found[0]}
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:

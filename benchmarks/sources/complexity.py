@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +16,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from bigkpca import KernelPCA
-from bigkpca.errors import NarrowKernelWarning
 
 COMPONENTS, AXES = 10, 20
 METHODS: dict[str, dict[str, Any]] = {
@@ -36,13 +34,6 @@ class Sizes:
     n: int
     l: int  # noqa: E741
     d: int
-
-
-def thesis(name: str, s: Sizes) -> float:
-    """Its order of the costs."""
-    if name == "exact":
-        return s.n**2 * COMPONENTS
-    return s.n * s.l * (AXES if name == "rff-pca" else COMPONENTS)
 
 
 def counted(name: str, s: Sizes) -> float:
@@ -114,32 +105,18 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
 def main(argv: Sequence[str] | None = None) -> None:
     given = arguments(__doc__ or "", argv, rows=2_048_000, repeats=3)
     before = os.getloadavg()[0]
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", NarrowKernelWarning)
+    with threadpool_limits(1):
         found = measured(given.rows, given.repeats)
     lines = []
     for (varies, name), (sizes, costs) in found.items():
         at = [getattr(s, varies) for s in sizes]
-        orders = [exponent(at, [order(name, s) for s in sizes]) for order in (thesis, counted)]
-        growth = of_growth(at, costs)
-        took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs), f"{exponent(at, costs):.2f}"]
-        grows = "" if growth is None else f"{growth:.2f}"
-        lines.append([varies, name, *took, grows, *(f"{round(x, 2) + 0.0:.2f}" for x in orders)])
-    header = ["varies", "method", "sizes", "CPU seconds", "exponent", "of the growth", "of the thesis", "of the count"]
+        growth, expected = of_growth(at, costs), exponent(at, [counted(name, s) for s in sizes])
+        took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs)]
+        lines.append(
+            [varies, name, *took, "" if growth is None else f"{growth:.2f}", f"{round(expected, 2) + 0.0:.2f}"]
+        )
+    header = ["varies", "method", "sizes", "CPU seconds", "of the growth", "of the count"]
     middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
     save_table(title, header, lines, given.folder, "complexity")
-    panels = {
-        f"CPU seconds by {varies}": {
-            name: ([getattr(s, varies) for s in sizes], costs)
-            for (of, name), (sizes, costs) in found.items()
-            if of == varies
-        }
-        for varies in ("n", "l", "d")
-    }
-    save_panels(panels, given.folder, "complexity", xscale="log", yscale="log")
-
-
-if __name__ == "__main__":
-    main()

@@ -16,11 +16,11 @@ from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.common import SHARED
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
-WORDS, LECTURE = ("atc", "tgc", "ttgc"), np.array([[1, 0.5, 0.5], [0.5, 1, 0.6], [0.5, 0.6, 1]])
+LECTURE = np.array([[1, 0.5, 0.5], [0.5, 1, 0.6], [0.5, 0.6, 1]])  # of the words atc, tgc and ttgc
 COMPONENTS = (2, 5, 10, 20, 50)
 
 
@@ -76,21 +76,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     sequences, labels = promoters(given.rows)
     fit, words = fitted(LECTURE)
     lines = [["the lecture's words", str(fit.n_components_), f"{farthest_off(LECTURE, words):.1e}", "", "", ""]]
-    drawn = {}
     for name, K in {"equal letters": equal_letters(sequences), "words of three": common_words(sequences)}.items():
         fit, Y = fitted(K)
-        drawn[name], apart = Y, f"{farthest_off(K, Y):.1e}"
+        apart = f"{farthest_off(K, Y):.1e}"
         for components in (*(r for r in COMPONENTS if r < fit.n_components_), fit.n_components_):
             share = f"{fit.explained_variance_ratio_[:components].sum():.1%}"
             lines.append([name, str(components), apart, share, *accuracies(Y[:, :components], labels)])
-            apart = ""
     header = ["similarity", "components", "distances off by", "variance", "nearest neighbour", "nearest mean"]
     save_table(f"Similarities of DNA, {len(labels)} sequences", header, lines, given.folder, "dna_similarities")
-    places = {"the lecture's words": dict(zip(WORDS, words[:, :2, None], strict=True))}
-    both = {"promoter": labels, "other": ~labels}
-    places |= {name: {of: Y[rows, :2].T for of, rows in both.items()} for name, Y in drawn.items()}
-    save_panels(places, given.folder, "dna_similarities", ".")
-
-
-if __name__ == "__main__":
-    main()

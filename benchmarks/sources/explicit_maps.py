@@ -119,7 +119,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         title: {f"ring {label + 1}": view[rings.labels == label].T for label in (0, 1)} for title, view in views.items()
     }
     save_panels(panels, given.folder, "explicit_maps", ".")
-
-
-if __name__ == "__main__":
-    main()

@@ -19,7 +19,6 @@ from bigkpca.errors import Array
 
 RANKS = (200, 60, 10)
 PICTURES = {"flower, few edges": "flower.jpg", "temple, many edges": "china.jpg"}
-NEAR = 0.05  # relative error
 
 
 def approximated(A: Array, rank: int) -> Array:
@@ -31,13 +30,6 @@ def approximated(A: Array, rank: int) -> Array:
 def error(A: Array, other: Array) -> float:
     """|A - other|_F / |A|_F."""
     return float(np.linalg.norm(A - other) / np.linalg.norm(A))
-
-
-def needed_rank(A: Array) -> int:
-    """The smallest rank whose error is below NEAR."""
-    values = np.linalg.svd(A, compute_uv=False)
-    errors = np.sqrt(np.cumsum(values[::-1] ** 2)[::-1]) / np.linalg.norm(values)  # of ranks 0, 1, ...
-    return int(np.count_nonzero(errors >= NEAR))
 
 
 def truncated(A: Array, rank: int) -> Array:
@@ -71,15 +63,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name, file in PICTURES.items():
         A = load_sample_image(file)[: given.rows].mean(axis=2) / 255
         pictures[name] = [(f"{name}: rank {np.linalg.matrix_rank(A)}", A)]
-        for rank in [*(rank for rank in RANKS if rank < len(A)), needed_rank(A)]:
+        for rank in (rank for rank in RANKS if rank < len(A)):
             line, found = compared(name, A, rank)
             lines.append(line)
             pictures[name].append((f"rank {rank}: error {line[3]:.1%}", found))
     header = ["picture", "rank", "share of the numbers", "error", "error of the SVD", "difference of the two"]
-    title = f"Pictures of {len(A)} × {A.shape[1]} pixels; the last rank of each is the smallest below {NEAR:.0%}"
+    title = f"Pictures of {len(A)} × {A.shape[1]} pixels"
     save_table(title, header, lines, given.folder, "low_rank_image")
     draw(pictures, given.folder)
-
-
-if __name__ == "__main__":
-    main()

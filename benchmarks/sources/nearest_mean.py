@@ -3,14 +3,12 @@
     |φ(x) - c_y|² = k(x, x) - 2 mean_i k(x, x_i) + mean_ij k(x_i, x_j),  i and j over the rows of class y.
 
 Kernel PCA that is not cut keeps differences of these distances; what scores leave out of x is `residual`, the same for
-every class. The first table holds both against each other; the second has the accuracy by components and method.
+every class. The first table holds both against each other; the second has the accuracy of each kernel.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
@@ -19,7 +17,7 @@ from sklearn.neighbors import NearestCentroid
 from benchmarks.sources.common import arguments, save_panels, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
-from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning
+from bigkpca.errors import Array
 
 KERNELS: dict[str, kernels.Kernel] = {
     "Gaussian, σ = 11": kernels.Gaussian(11.0),
@@ -28,13 +26,6 @@ KERNELS: dict[str, kernels.Kernel] = {
     "polynomial, degree 5": kernels.Polynomial(1 / 256, 5, 1.0),
 }
 COMPARED = 600  # rows of the uncut models; with more, the last eigenvalues come close to rounding
-SIGMA, COMPONENTS, SIZE = 11.0, (2, 5, 10, 20, 50, 100, 200, 500, 1000), 1000
-METHODS: dict[str, dict[str, Any]] = {
-    "Nyström, k-means": {},
-    "columns": {"method": "columns"},
-    "RFF, orthogonal": {"method": "rff"},
-    "RFF-PCA": {"method": "rff-pca"},
-}
 
 
 def squared_distances(kernel: kernels.Kernel, X: Array, labels: Array, new: Array, rows: int = 500) -> Array:
@@ -73,17 +64,6 @@ def comparison(X: Array, labels: Array, new: Array, of_new: Array) -> list[list[
     return lines
 
 
-def by_components(X: Array, labels: Array, new: Array, of_new: Array) -> dict[str, list[float]]:
-    """Accuracy of the nearest mean of the leading scores, by method, for every number of components."""
-    size = min(SIZE, len(X))
-    found = {}
-    for name, options in METHODS.items():
-        fit = KernelPCA(size, sigma=SIGMA, size=size, random_state=0, **options).fit(X)
-        Y, of_rows = fit.transform(new), fit.transform(X)
-        found[name] = [NearestCentroid().fit(of_rows[:, :r], labels).score(Y[:, :r], of_new) for r in COMPONENTS]
-    return found
-
-
 def two_classes(apart: bool, rng: np.random.Generator) -> tuple[Array, Array]:
     """The notes' situations: two clouds that lie apart, or one cloud within the ring of the other."""
     labels = np.repeat([0, 1], 100)
@@ -109,21 +89,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     X, labels = training_digits(given.rows)
     new, of_new = test_digits(given.rows)
     few = min(COMPARED, len(X))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NarrowKernelWarning)  # nothing is compressed where the model is not cut
-        warnings.simplefilter("ignore", FewerComponentsWarning)  # centred features can have one component less
-        lines = comparison(X[:few], labels[:few], new[:500], of_new[:500])
-        found = by_components(X, labels, new, of_new)
+    lines = comparison(X[:few], labels[:few], new[:500], of_new[:500])
     header = ["kernel", "components", "largest difference, relative", "kernels", "scores", "pixels"]
     save_table(f"Nearest mean, {few} rows, uncut", header, lines, given.folder, "nearest_mean_equality")
     uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}
     pixels = float(NearestCentroid().fit(X, labels).score(new, of_new))
-    without = [""] * (len(COMPONENTS) - 1)
-    lines = [["pixels", *without, f"{pixels:.2%}"]]
-    lines += [[f"kernels, {name}", *without, f"{share:.2%}"] for name, share in uncut.items()]
-    lines += [[f"{name}, σ = {SIGMA:g}", *(f"{share:.2%}" for share in shares)] for name, shares in found.items()]
-    title = f"Accuracy on {len(new)} test digits, {len(X)} training rows, by components"
-    save_table(title, ["way", *map(str, COMPONENTS)], lines, given.folder, "nearest_mean")
+    lines = [[name, f"{share:.2%}"] for name, share in {"pixels": pixels, **uncut}.items()]
+    title = f"Accuracy on {len(new)} test digits, {len(X)} training rows"
+    save_table(title, ["kernel", "accuracy"], lines, given.folder, "nearest_mean")
     lines = [[title, f"{accuracy(kernel, X, y, X, y):.1%}"] for title, X, y, kernel in situations()]
     save_table("The notes' situations", ["situation", "right"], lines, given.folder, "nearest_mean_situations")
     panels = {
@@ -131,7 +104,3 @@ def main(argv: Sequence[str] | None = None) -> None:
         for line, (title, X, y, _) in zip(lines, situations(), strict=True)
     }
     save_panels(panels, given.folder, "nearest_mean", ".", aspect="equal")
-
-
-if __name__ == "__main__":
-    main()

@@ -82,7 +82,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     title = "The listing's data, degree 1: eigenvalues / n"
     save_table(title, header[:-1], lines, given.folder, "polynomial_toy_listing")
     draw(parabola(given.rows, seed=0), given.folder)
-
-
-if __name__ == "__main__":
-    main()

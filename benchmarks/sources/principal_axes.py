@@ -6,7 +6,6 @@ yield (100 kg) and leaves (1000). Section 4's count of components is checked, to
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from sklearn.decomposition import PCA
 
 from benchmarks.sources.common import arguments, save_panels, save_table
 from bigkpca import KernelPCA
-from bigkpca.errors import Array, DominantVariableWarning
+from bigkpca.errors import Array
 
 MEANS = np.array([4.0, 20.0, 20.0])
 COVARIANCE = np.array([[1, 9, 12.75], [9, 100, 120], [12.75, 120, 225]])
@@ -73,24 +72,18 @@ def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DominantVariableWarning)  # axes of different lengths are the example
-        given = arguments(__doc__ or "", argv, rows=5000)
-        shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
-        title = f"Linear examples, {given.rows} apple trees"
-        save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
-        foot, pair = linear(1, shoes), linear(2, apples[:, :2])
-        axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
-        Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)
-        deviations = np.sqrt(pair.eigenvalues_ / len(Y))
-        ellipse = 2 * deviations * np.column_stack([np.cos(angle), np.sin(angle)])
-        panels = {
-            "feet and one component, cm": {"feet": shoes.T, "component": axis.T},
-            "height and yield": {"trees": apples[:, :2].T, "two deviations": pair.inverse_transform(ellipse).T},
-            "the same, scores": {"trees": Y.T, "two deviations": ellipse.T},
-        }
-        save_panels(panels, given.folder, "principal_axes", ".")
-
-
-if __name__ == "__main__":
-    main()
+    given = arguments(__doc__ or "", argv, rows=5000)
+    shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
+    title = f"Linear examples, {given.rows} apple trees"
+    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
+    foot, pair = linear(1, shoes), linear(2, apples[:, :2])
+    axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
+    Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)
+    deviations = np.sqrt(pair.eigenvalues_ / len(Y))
+    ellipse = 2 * deviations * np.column_stack([np.cos(angle), np.sin(angle)])
+    panels = {
+        "feet and one component, cm": {"feet": shoes.T, "component": axis.T},
+        "height and yield": {"trees": apples[:, :2].T, "two deviations": pair.inverse_transform(ellipse).T},
+        "the same, scores": {"trees": Y.T, "two deviations": ellipse.T},
+    }
+    save_panels(panels, given.folder, "principal_axes", ".")

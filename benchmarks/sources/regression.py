@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import arguments, save_table
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -69,14 +69,3 @@ def main(argv: Sequence[str] | None = None) -> None:
     header = ["regressors", "R²", "least to most", "R², new rows", "difference to y ~ x + x²"]
     title = f"Component regression, {given.rows} rows, medians of {given.repeats} data sets"
     save_table(title, header, lines, given.folder, "regression")
-    x, y = drawn(given.rows, np.random.default_rng(0))
-    order = np.argsort(x[:, 0])
-    lines_of: dict[str, tuple[Array, Array]] = {"rows": (x[order], y[order])}
-    for name in ("y ~ x", "(1 + <x, y>)², 2 components"):
-        Z = regressors(x, x)[name][0]
-        lines_of[name] = x[order], LinearRegression().fit(Z, y).predict(Z)[order]
-    save_panels({"y = x + x² + noise": lines_of}, given.folder, "regression", xlabel="x")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ Error against size
 
 Three approximations against exact kernel PCA: medians and ranges over three seeds.
 With k-means landmarks the error is several times smaller than with uniformly drawn
-rows. :doc:`/choosing-a-method` has more measurements.
+rows. :doc:`/choosing` has more measurements.
 """
 
 import matplotlib.pyplot as plt
