@@ -65,7 +65,7 @@ def compare(
     """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 
-    numbers = whole_numbers("--sizes", sizes or None, "whole numbers, e.g. 100,400,1600")
+    numbers = whole_numbers("--sizes", sizes, "whole numbers, e.g. 100,400,1600")
     fields, others = given(options)
     grid: dict[str, Any] = {"methods": methods or (), "sizes": numbers or ()}
     found = run(data, outdir, **grid, progress=ShownProgress(quiet), **others, **fields)

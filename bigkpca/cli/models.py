@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -145,7 +144,7 @@ def report(model: str, out: str, image_shape: str | None, quiet: bool, **options
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
-    shape = whole_numbers("--image-shape", image_shape or None, "height and width, e.g. 28,28")
+    shape = whole_numbers("--image-shape", image_shape, "height and width, e.g. 28,28")
     path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
     show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
@@ -165,64 +164,44 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
         click.echo("all intact")
 
 
-def _writes_rows(
-    given: str, examples: Sequence[str], *own: Callable[[Command], Command]
-) -> Callable[[Command], click.Command]:
-    """A command MODEL GIVEN OUT that writes block by block; `own` holds the options that only this command has."""
-
-    def decorate(function: Command) -> click.Command:
-        options: tuple[Callable[[Command], Command], ...] = (
-            running,
-            overwrite_option,
-            *own,
-            option(
-                "--block-rows",
-                type=click.IntRange(1),
-                metavar="N",
-                unset=default_of("block_rows"),
-                help="Rows per task and chunk.",
-            ),
-            click.argument("out", type=PATH),
-            click.argument(given, type=PATH),
-            click.argument("model", type=PATH),
-        )
-        for each in options:
-            function = each(function)
-        return command(*examples)(function)
-
-    return decorate
+def _writing(command: Command) -> Command:
+    """Options of commands that write block by block."""
+    help_text = "Rows per task and chunk."
+    rows = option("--block-rows", type=click.IntRange(1), metavar="N", unset=default_of("block_rows"), help=help_text)
+    return rows(overwrite_option(running(command)))
 
 
-@_writes_rows(
-    "data",
-    (
-        "bigkpca transform model.zarr rows.zarr scores.zarr",
-        "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
-        "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
-    ),
-    option(
-        "--flag",
-        metavar="SHARE",
-        unset="none",
-        help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
-    ),
-    option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows."),
-    option(
-        "--dtype",
-        type=click.Choice(["float32", "float64"]),
-        unset="automatic (that of the model)",
-        help="Dtype of the stored scores; features keep the precision of the model.",
-    ),
-    option(
-        "--n-components",
-        "--components",
-        type=click.IntRange(1),
-        metavar="K",
-        unset="all of the model",
-        help="Write only the scores of the K leading components.",
-    ),
-    device_option,
+@command(
+    "bigkpca transform model.zarr rows.zarr scores.zarr",
+    "bigkpca transform model.zarr rows.zarr leading.zarr --components 5 --dtype float64 --residual",
+    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
 )
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
+@option(
+    "--n-components",
+    "--components",
+    type=click.IntRange(1),
+    metavar="K",
+    unset="all of the model",
+    help="Write only the scores of the K leading components.",
+)
+@option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    unset="automatic (that of the model)",
+    help="Dtype of the stored scores; features keep the precision of the model.",
+)
+@click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")
+@option(
+    "--flag",
+    metavar="SHARE",
+    unset="none",
+    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
+)
+@device_option
+@_writing
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.storage.models import load_model
@@ -235,7 +214,11 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
         show_flagged(found, load_model(model).check_calibrated())
 
 
-@_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))
+@command("bigkpca reconstruct model.zarr scores.zarr restored.zarr")
+@click.argument("model", type=PATH)
+@click.argument("scores", type=PATH)
+@click.argument("out", type=PATH)
+@_writing
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the pre-images of SCORES of MODEL to OUT: rows with approximately these scores."""
     from bigkpca.workflows import transform
@@ -243,7 +226,11 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
 
 
-@_writes_rows("data", ("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4",))
+@command("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4")
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
+@_writing
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform
@@ -257,5 +244,4 @@ def _show_rows(out: str, x: Any) -> None:
 
     far = int(groups.open_values(out, "far")[:].sum())
     stopped = x.shape[0] - int(groups.open_values(out, "converged")[:].sum()) - far
-    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
-    show(facts, False)
+    show({"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}, False)

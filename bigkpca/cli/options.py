@@ -124,19 +124,17 @@ overwrite_option = click.option("--overwrite", is_flag=True, help="Replace exist
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _weights(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> dict[str, float] | None:
+def _weights(ctx: click.Context, param: click.Parameter, typed: tuple[str, ...]) -> dict[str, float] | None:
     """Weights of columns, typed as NAME=W; a name can contain "="."""
     found: dict[str, float] = {}
     for each in typed:
-        name, equals, weight = each.rpartition("=")
-        if not (name and equals):
-            raise SpecError(f"--weight {each}: give the name of a column and its weight, e.g. --weight distance=2.5")
-        if name in found:
-            raise SpecError(f"--weight {each}: {name} already has the weight {found[name]:g}: give one of them")
+        name, _, weight = each.rpartition("=")
         try:
             found[name] = float(weight)
         except ValueError:
-            raise SpecError(f"--weight {each}: the weight {weight!r} is not a number: give one, 0 or more") from None
+            name = ""
+        if not name:
+            raise SpecError(f"--weight {each}: give a column and its weight, 0 or more, e.g. --weight distance=2.5")
     return found or None
 
 
@@ -196,9 +194,8 @@ def default_of(name: str) -> str:
     value = FitSpec.model_fields[name].default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value is None:
-        return f"automatic ({_RULES[name]})" if name in _RULES else "none"
-    return f"{value} ({_RULES[name]})" if name in _RULES else str(value)
+    shown = str(value) if value is not None else "automatic" if name in _RULES else "none"
+    return f"{shown} ({_RULES[name]})" if name in _RULES else shown
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -217,11 +214,11 @@ def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, {key: value for key, value in options.items() if key not in FitSpec.model_fields}
 
 
-def whole_numbers(flag: str, text: str | None, wanted: str, least: int = 0) -> list[int] | None:
+def whole_numbers(flag: str, text: str | None, wanted: str) -> list[int] | None:
     """The comma-separated numbers of an option; None if it was not given. Raises SpecError for anything else."""
-    if text is None:
+    if not text:
         return None
     for part in text.split(","):
-        if not part.strip().isdecimal() or int(part) < least:
+        if not part.strip().isdecimal():
             raise SpecError(f"{flag} {part}: give {wanted}")
     return [int(part) for part in text.split(",")]
