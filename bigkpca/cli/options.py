@@ -13,7 +13,7 @@ from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import landmarks_of_file, unused
-from bigkpca.spec.units import TIMEOUT_WRITTEN, lacks_unit, parse_bytes
+from bigkpca.spec.units import TIMEOUT_WRITTEN, parse_bytes
 
 Command = Callable[..., Any]
 
@@ -43,8 +43,6 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     """--memory, with this help; its value is in bytes."""
 
     def read(_: click.Context, __: click.Parameter, amount: str | None) -> int | None:
-        if amount is not None and lacks_unit(amount):
-            raise SpecError(f"--memory {amount}: give a unit, e.g. --memory '{amount.strip()} GB'")
         return None if amount is None else parse_bytes(amount)
 
     return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)

@@ -15,7 +15,7 @@ from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
 from bigkpca.spec.fit_spec import FitSpec
-from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
+from bigkpca.spec.units import TIMEOUT_WRITTEN, check_scheduler, parse_bytes, parse_seconds
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -41,17 +41,6 @@ def _local(path: str, info: Any) -> str:
 def _check_array(name: str) -> None:
     if "/" in name or name.endswith(".npy"):
         raise SpecError("give the name of an array in the Zarr group of the rows, such as sample_weight")
-
-
-def _check_scheduler(address: str) -> None:
-    if not is_scheduler(address):
-        raise SpecError("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
-
-
-def _check_memory(amount: str) -> None:
-    if lacks_unit(amount):
-        raise SpecError("give an amount of memory with its unit, such as '2 GB'")
-    parse_bytes(amount)
 
 
 def _valid(check: Callable[[Any], Any]) -> AfterValidator:
@@ -122,10 +111,10 @@ class JobOutput(JobTable):
 class JobRun(JobTable):
     """Where a run works and what it may use, how it reacts to drift, and how to monitor it."""
 
-    scheduler: Annotated[_Text, _valid(_check_scheduler)] | None = None
+    scheduler: Annotated[_Text, _valid(check_scheduler)] | None = None
     workers: _Count | None = None
     device: Annotated[_Text, _valid(Device.named)] | None = None
-    memory: Annotated[_Text, _valid(_check_memory)] | None = None
+    memory: Annotated[_Text, _valid(parse_bytes)] | None = None
     timeout: Annotated[float | _Text, _valid(parse_seconds)] = TIMEOUT_WRITTEN
     on_drift: Literal["warn", "fail"] = "warn"
     drift_threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
