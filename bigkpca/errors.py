@@ -162,9 +162,6 @@ _MAY_PASS = {
 }
 
 
-def may_pass(error: OSError) -> bool:
-    """Whether what failed with this error of the system may succeed later."""
-    return error.errno in _MAY_PASS
 
 
 def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
@@ -176,7 +173,7 @@ def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
         return SpecError(
             f"{place}: {error.strerror}: this user needs permission to write {path} and to read its inputs"
         )
-    if may_pass(error):
+    if error.errno in _MAY_PASS:
         return IncompleteError(f"{place}: {error.strerror}: run the same command again when it is reachable")
     return None
 
@@ -188,7 +185,7 @@ def unreadable(error: OSError, where: str) -> BigKPCAError:
         return CorruptionError(f"{where}: {file} is missing; restore it or make the data again")
     if isinstance(error, PermissionError):
         return SpecError(f"{where}: {file}: {said}: this user needs permission to read it")
-    if may_pass(error):
+    if error.errno in _MAY_PASS:
         return IncompleteError(f"{where}: {file}: {said}; run the same command again when it is reachable")
     return CorruptionError(f"{where}: {file}: {said}; restore it or make the data again")
 
