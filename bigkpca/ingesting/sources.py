@@ -346,10 +346,10 @@ def _unfit(table: Table, names: Sequence[str]) -> DataError:
         values = [] if batch is None else batch.column(name).drop_null()
         example = f", such as {values[0].as_py()!r:.40}" if len(values) else ""
         listed.append(f"{name!r} ({table.schema.field(name).type}{example})")
-    written = "say how numbers and dates are written (--csv decimal_point=, timestamp_parsers=), " * table.of_text
+    flag = shlex.quote(",".join(shown))
+    written = "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=), "
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
-        f"cannot become numbers: make columns of 0 and 1 of text with categorical={shown!r} (--categorical "
-        f"{shlex.quote(','.join(shown))}), {written}leave columns out with drop (--drop), or convert them first, e.g. "
-        "with polars"
+        f"cannot become numbers: make columns of 0 and 1 of text with categorical={shown!r} (--categorical {flag}), "
+        f"{written * table.of_text}leave columns out with drop (--drop), or convert them first, e.g. with polars"
     )
