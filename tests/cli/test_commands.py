@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -19,7 +20,9 @@ import bigkpca
 from bigkpca.cli import demo, main
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
+from bigkpca.workflows import scheduled
 from tests.helpers.commands import run
+from tests.helpers.jobs import LEAST, written
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 OPTIONS = ("--components", 6, "--size", 40)
@@ -178,7 +181,7 @@ MISTAKES = [
     ("transform nowhere.zarr DATA s.zarr", 2, "does not exist: no model"),
     ("fit DATA m.zarr --sizes 3", 2, "No such option"),
     ("fit DATA m.zarr --size many", 2, "size='many'"),
-    ("fit DATA m.zarr --memory 2", 2, "--memory 2: give a unit, e.g. --memory '2 GB'"),
+    ("fit DATA m.zarr --memory 2", 2, "'2' is not an amount of memory with its unit, such as '2 GB'"),
     ("fit DATA m.zarr --scheduler x --workers 1", 2, "not both"),
     ("fit DATA m.zarr --scheduler tls://h:9 --tls-ca none.pem", 2, "--tls-ca none.pem does not exist"),
     ("fit DATA m.zarr --landmarks objects.npy", 2, "landmarks cannot be read from objects.npy"),
@@ -196,8 +199,6 @@ MISTAKES = [
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
     ("fti DATA m.zarr", 2, "No such command 'fti'. Did you mean 'fit'?"),
     ("ingest", 2, "Missing argument 'SRC...'."),
-    ("ingest few.npy", 2, "Missing argument 'DST'."),
-    ("merge few.npy --overwrite", 2, "Missing argument 'OUT'."),
     ("info half.zarr --json", 0, '"finished": false'),
     ("fit half.zarr m.zarr", 6, "half.zarr is not finished: run the command that makes it again"),
 ]
@@ -294,3 +295,19 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     captured = r"captured of the columns: \d\d\.\d% by 6 scores, \d\d\.\d% by PCA " + those
     lost = r"lost by pre-images: \d\d\.\d% of the variance, \d\d\.\d% by PCA " + those
     assert re.search(errors + captured + lost + r"\Z", evaluated)
+
+
+def test_a_job_that_logs_json_says_so_of_warnings_and_of_bugs(tmp_path, monkeypatch):
+    def noisy(*_, **__):
+        warnings.warn("strange", UserWarning, stacklevel=1)
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(scheduled, "run", noisy)
+    job = written(tmp_path, LEAST + '[run]\nlog = "json"\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = run("run", job)
+    warned, failed = map(json.loads, done.stderr.splitlines())
+    assert warned["message"] == "warning: strange"
+    assert (failed["message"], failed["exit_code"], done.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
+    assert "in noisy" in failed["traceback"]

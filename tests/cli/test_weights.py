@@ -48,10 +48,9 @@ def test_a_name_can_contain_an_equals_sign(rows):
 
 def test_what_is_no_weight_is_refused_in_the_words_typed(rows, tmp_path):
     for typed, message in {
-        ("origin",): "--weight origin: give the name of a column and its weight, e.g. --weight distance=2.5",
-        ("=3",): "--weight =3: give the name of a column",
-        ("origin=much",): "--weight origin=much: the weight 'much' is not a number: give one, 0 or more",
-        ("origin=1", "origin=2"): "--weight origin=2: origin already has the weight 1: give one of them",
+        ("origin",): "--weight origin: give a column and its weight, 0 or more, e.g. --weight distance=2.5",
+        ("=3",): "--weight =3: give a column and its weight",
+        ("origin=1", "origin=much"): "--weight origin=much: give a column and its weight",
         ("origin=-1",): "the weight of 'origin' is -1.0: give a finite number, 0 or more",
         ("origin=nan",): "the weight of 'origin' is nan",
         ("origni=2",): "a weight is given for 'origni', which is not a column of",
