@@ -196,13 +196,7 @@ def changed(where: str) -> ChangedError:
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
-    """A SpecError for an unknown name of some kind (`what`), which suggests the nearest known name.
-
-    Examples
-    --------
-    >>> unknown_name("kernel", "gausian", ["gaussian", "linear"])
-    SpecError("unknown kernel 'gausian': did you mean 'gaussian'? known are gaussian, linear")
-    """
+    """A SpecError for an unknown name of some kind (`what`), which suggests the nearest known name."""
     near = nearest(name, known)
     hint = f"did you mean {near!r}? " if near else ""
     return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
@@ -216,13 +210,7 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
     """How column names differ from the expected ones, which belong to `whose`, as a phrase that starts with a verb;
-    None if both are the same, in the same order.
-
-    Examples
-    --------
-    >>> names_apart(["a", "c"], ["a", "b"], "the model")
-    "lacks the column 'b' of the model and has the column 'c', unlike the model"
-    """
+    None if both are the same, in the same order."""
     lost, more = Counter(expected) - Counter(names), Counter(names) - Counter(expected)
     if lost or more:
         lacks = [f"lacks {_listed(list(lost))} of {whose}"] if lost else []
@@ -236,20 +224,14 @@ def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> st
     )
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    """ "the columns 'a', 'b' ...": at most `most` names, then a count."""
-    further = f" and {len(names) - most} more" if len(names) > most else ""
-    return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:most])) + further
+def _listed(names: Sequence[str]) -> str:
+    """ "the columns 'a', 'b' ...": at most five names, then a count."""
+    further = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:5])) + further
 
 
 def column_called(number: int, names: Sequence[str] | None) -> str:
-    """The number of a column, counted from 0, with its name if it has one, for messages.
-
-    Examples
-    --------
-    >>> column_called(2, ["a", "b", "c"])
-    "column 2 ('c')"
-    """
+    """The number of a column, counted from 0, with its name if it has one, for messages."""
     return f"column {number}" + ("" if names is None else f" ({names[number]!r})")
 
 

@@ -189,17 +189,7 @@ class Job(JobTable):
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     """The job in a file, in whose texts `${NAME}` stands for a variable of the environment. Raises SpecError that lists
-    all problems with their keys, and shows the names of variables in place of their values, which may be secret.
-
-    Examples
-    --------
-    >>> import pathlib
-    >>> text = '[input]\\npath="${LAKE}/x.zarr"\\n[model]\\npath="/m.zarr"\\n[output]\\npath="/out"'
-    >>> _ = pathlib.Path("nightly.toml").write_text(text)
-    >>> job = read_job("nightly.toml", {"LAKE": "s3://lake"})
-    >>> job.input.path, job.run.on_drift, job.spec.kernel
-    ('s3://lake/x.zarr', 'warn', 'gaussian')
-    """
+    all problems with their keys, and shows the names of variables in place of their values, which may be secret."""
     name = expanded(path)
     if is_url(name):
         raise SpecError(f"{name}: a job file must be on a local disk, not in an object store")
