@@ -291,9 +291,11 @@ def _check_kind(place: Output, inputs: Inputs, options: ColumnOptions, known: En
         return
     if place.record["member"] is not None:
         raise SpecError(f"{where} is a table, which has no members: leave out member (--member)")
-    if known is None and (place.before is not None or place.record["like"] is not None):
-        raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
-    for table in inputs.opened if known else ():
+    if known is None:
+        if place.before is not None or place.record["like"] is not None:
+            raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
+        return
+    for table in inputs.opened:
         if lacking := [column.name for column in known.columns if column.name not in table.names]:
             raise SpecError(f"{table.where} lacks the columns {', '.join(map(repr, lacking[:8]))} of the dataset")
 
