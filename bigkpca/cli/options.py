@@ -12,7 +12,7 @@ from bigkpca.cli.command import option, verbose_option
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.errors import SpecError
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
-from bigkpca.spec.checks import landmarks_of_file, unused
+from bigkpca.spec.checks import typed, unused
 from bigkpca.spec.units import TIMEOUT_WRITTEN, parse_bytes
 
 Command = Callable[..., Any]
@@ -197,18 +197,15 @@ def default_of(name: str) -> str:
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of FitSpec that the user set, and all other options; "none" means None, a .npy file its array.
+    """The fields of FitSpec that the user set, and all other options.
 
     Raises SpecError for an option that the fit, or every fit of a comparison, would ignore.
     """
-    typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
-    values = {key: None if value == "none" else value for key, value in typed.items()}
+    set_ones = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
+    values = typed(set_ones, expanded)
     kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
     for clash in unused(values, kernel, method, varied="method" not in options):
         raise SpecError(f"--{clash.option.replace('_', '-')} {clash.message}")
-    own = values.get("landmarks")
-    if isinstance(own, str) and own.endswith(".npy"):
-        values["landmarks"] = landmarks_of_file(expanded(own))
     return values, {key: value for key, value in options.items() if key not in FitSpec.model_fields}
 
 

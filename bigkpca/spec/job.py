@@ -13,7 +13,7 @@ from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
-from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
+from bigkpca.spec.checks import typed, unused, without_weights
 from bigkpca.spec.fit_spec import FitSpec
 from bigkpca.spec.units import TIMEOUT_WRITTEN, check_scheduler, parse_bytes, parse_seconds
 
@@ -83,11 +83,9 @@ class JobModel(JobTable):
     def _of_file(cls, table: Any, info: Any) -> Any:
         if not isinstance(table, dict):
             return table
-        options = {name: None if value == "none" else value for name, value in table.items() if name != "path"}
-        landmarks = options.get("landmarks")
-        if isinstance(landmarks, str) and landmarks.endswith(".npy"):
-            options["landmarks"] = landmarks_of_file(_full(landmarks, info))
-        return {name: value for name, value in table.items() if name == "path"} | {"options": options}
+        options = {name: value for name, value in table.items() if name != "path"}
+        path = {"path": table["path"]} if "path" in table else {}
+        return path | {"options": typed(options, lambda path: _full(path, info))}
 
     @model_validator(mode="after")
     def _used(self) -> JobModel:
