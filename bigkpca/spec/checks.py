@@ -91,11 +91,12 @@ def typed(options: Mapping[str, Any], full: Callable[[str], str]) -> dict[str, A
     found = {name: None if value == "none" else value for name, value in options.items()}
     own = found.get("landmarks")
     if isinstance(own, str) and own.endswith(".npy"):
+        path = full(own)
         try:
-            with store_of(path := full(own)).open(path) as file:
+            with store_of(path).open(path) as file:
                 found["landmarks"] = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise SpecError(f"landmarks cannot be read from {own}: {error}") from error
+            raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
     return found
 
 

@@ -85,7 +85,7 @@ class JobModel(JobTable):
             return table
         options = {name: value for name, value in table.items() if name != "path"}
         path = {"path": table["path"]} if "path" in table else {}
-        return path | {"options": typed(options, lambda path: _full(path, info))}
+        return path | {"options": typed(options, lambda file: _full(file, info))}
 
     @model_validator(mode="after")
     def _used(self) -> JobModel:
