@@ -11,13 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-import click
 import numpy as np
 import pytest
 import zarr
 
 import bigkpca
-from bigkpca.cli import demo, main
+from bigkpca.cli import demo
 from bigkpca.spec import FitSpec
 from bigkpca.storage import describe
 from bigkpca.workflows import scheduled
@@ -228,24 +227,6 @@ def test_a_traceback_is_shown_when_asked_for():
         assert (shown.exit_code, "Traceback" in shown.stderr) == (2, True), line
         plain = run(*line.replace("-qv", "-q").replace("--verbose", "").replace("-v", "").split())
         assert (plain.exit_code, "Traceback" in plain.stderr) == (2, False), line
-
-
-def test_help_names_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
-    shown = run("--help").stdout
-    commands = re.findall(r"^  ([a-z]+) {2,}([A-Z].*)$", shown, re.M)
-    assert [name for name, _ in commands][:5] == ["ingest", "info", "sigma", "plan", "fit"]
-    assert all(text.endswith(".") and "..." not in text for _, text in commands)
-    assert [name for name, _ in commands] == main.list_commands(click.Context(main))
-    for name, _ in commands:
-        text = run(name, "--help").stdout
-        assert not re.search(r"\bas '|default: (True|False|None)|INTEGER RANGE", text), name
-
-
-def test_help_is_quick_because_commands_import_their_own_modules():
-    code = "import sys; from bigkpca.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120).stdout
-    assert "Make a dataset from files." in shown
-    assert not {"numpy", "scipy", "dask", "zarr", "sklearn", "pydantic", "rich"} & {*shown.splitlines()[-1].split()}
 
 
 @pytest.mark.full
