@@ -278,17 +278,17 @@ def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
     assert re.search(errors + captured + lost + r"\Z", evaluated)
 
 
-def test_a_job_that_logs_json_says_so_of_warnings_and_of_bugs(tmp_path, monkeypatch):
+def test_warnings_and_bugs_are_said_on_stderr_also_as_json(tmp_path, monkeypatch):
     def noisy(*_, **__):
         warnings.warn("strange", UserWarning, stacklevel=1)
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(scheduled, "run", noisy)
-    job = written(tmp_path, LEAST + '[run]\nlog = "json"\n')
     with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        done = run("run", job)
-    warned, failed = map(json.loads, done.stderr.splitlines())
+        warnings.simplefilter("always")
+        plain, in_json = (run("run", written(tmp_path, f'{LEAST}[run]\nlog = "{log}"\n')) for log in ("plain", "json"))
+    assert (plain.stderr, type(plain.exception)) == ("bigkpca: warning: strange\n", ZeroDivisionError)
+    warned, failed = map(json.loads, in_json.stderr.splitlines())
     assert warned["message"] == "warning: strange"
-    assert (failed["message"], failed["exit_code"], done.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
+    assert (failed["message"], failed["exit_code"], in_json.exit_code) == ("ZeroDivisionError: a bug", 1, 1)
     assert "in noisy" in failed["traceback"]
