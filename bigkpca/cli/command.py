@@ -42,18 +42,8 @@ def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], c
     return click.command(cls=WithExamples, examples=examples, context_settings=settings)
 
 
-class _Option(click.Option):
-    """An option whose help ends with its default, or with what applies when it is not given (`unset`)."""
-
-    def __init__(self, *args: Any, unset: str | None = None, **options: Any) -> None:
-        if unset is not None:
-            options["help"] = f"{options['help']}  [default: {unset}]"
-        else:
-            options["show_default"] = "default" in options
-        super().__init__(*args, **options)
-
-
-option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=_Option)
+# An option whose help ends with its default, or with a text in its place.
+option: Callable[..., Callable[[Any], Any]] = partial(click.option, show_default=True)
 
 
 class Commands(WithExamples, click.Group):

@@ -45,11 +45,11 @@ _COLUMNS = {
 )
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
-@option("--methods", metavar="M,M,...", unset="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
+@option("--methods", metavar="M,M,...", show_default="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
 @option(
     "--sizes",
     metavar="L,L,...",
-    unset="automatic (up to that of a fit)",
+    show_default="up to that of a fit",
     help="Numbers of landmarks or random features.",
 )
 @option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")

@@ -66,20 +66,17 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     "--transform",
     type=PATH,
     metavar="OUT",
-    unset="none",
     help="Also write the scores of DATA to the feature store OUT.",
 )
 @option(
     "--like",
     type=PATH,
     metavar="MODEL",
-    unset="none",
     help="Use the kernel, landmarks and scaling of this model, so that both can be merged: see bigkpca merge.",
 )
 @option(
     "--sample-weight",
     metavar="NAME",
-    unset="none",
     help="Weights of the rows: an array in the dataset (sample_weight, if ingest made it), or a file (.npy or Zarr).",
 )
 @device_option

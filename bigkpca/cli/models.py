@@ -57,7 +57,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     "--sample",
     type=click.IntRange(2),
     metavar="N",
-    unset=f"{SAMPLED_ROWS}, or all",
+    show_default=f"{SAMPLED_ROWS}, or all",
     help="Number of rows whose kernels are computed exactly.",
 )
 @option("--random-state", "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
@@ -101,7 +101,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     "--labels",
     type=PATH,
     metavar="PATH|NAME",
-    unset="none",
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
@@ -125,17 +124,17 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     "--scores",
     type=PATH,
     metavar="PATH",
-    unset="those of sampled rows",
+    show_default="those of sampled rows",
     help="Feature store or array of scores to show.",
 )
 @option(
     "--labels",
     type=PATH,
     metavar="PATH|NAME",
-    unset="y, if it exists",
+    show_default="y, if it exists",
     help="Labels: a file, or the name of an array beside the rows.",
 )
-@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as images.")
+@option("--image-shape", metavar="H,W", show_default="their shape before ingest", help="Show rows as images.")
 @array_option
 @overwrite_option
 @common
@@ -167,7 +166,7 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
 def _writing(command: Command) -> Command:
     """Options of commands that write block by block."""
     help_text = "Rows per task and chunk."
-    rows = option("--block-rows", type=click.IntRange(1), metavar="N", unset=default_of("block_rows"), help=help_text)
+    rows = option("--block-rows", type=click.IntRange(1), metavar="N", show_default=default_of("block_rows"), help=help_text)
     return rows(overwrite_option(running(command)))
 
 
@@ -184,20 +183,19 @@ def _writing(command: Command) -> Command:
     "--components",
     type=click.IntRange(1),
     metavar="K",
-    unset="all of the model",
+    show_default="all of the model",
     help="Write only the scores of the K leading components.",
 )
 @option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
-    unset="automatic (that of the model)",
+    show_default="automatic (that of the model)",
     help="Dtype of the stored scores; features keep the precision of the model.",
 )
 @click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")
 @option(
     "--flag",
     metavar="SHARE",
-    unset="none",
     help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
 )
 @device_option

@@ -45,11 +45,11 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     def read(_: click.Context, __: click.Parameter, amount: str | None) -> int | None:
         return None if amount is None else parse_bytes(amount)
 
-    return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)
+    return option("--memory", metavar="AMOUNT", callback=read, show_default=unset, help=text)
 
 
 array_option = option(
-    "--array", metavar="NAME", unset="automatic (x, or the only one)", help="Array to read from a Zarr group."
+    "--array", metavar="NAME", show_default="x, or the only one", help="Array to read from a Zarr group."
 )
 
 
@@ -68,7 +68,7 @@ def certificates(command: Command) -> Command:
         dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
 
     about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
-    about |= {"unset": "from Dask's configuration"}
+    about |= {"show_default": "from Dask's configuration"}
     command = option("--tls-key", **about, help="Key of the client certificate.")(command)
     command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
     return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
@@ -83,14 +83,14 @@ timeout_option = option(
 scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
-    unset="DASK_SCHEDULER_ADDRESS, if it is set",
+    show_default="DASK_SCHEDULER_ADDRESS, if it is set",
     help="Run on the Dask cluster at this address.",
 )
 workers_option = option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    unset="none (threads of this process)",
+    show_default="threads of this process",
     help="Run on N local processes.",
 )
 
@@ -115,7 +115,7 @@ def running(command: Command) -> Command:
 device_option = option(
     "--device",
     metavar="NAME",
-    unset="cpu",
+    show_default="cpu",
     help="Compute passes on this device, e.g. cuda or cuda:1 (PyTorch), or cupy:cuda:0 (CuPy). Experimental.",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing bigkpca output at this path.")
@@ -143,7 +143,6 @@ weight_option = option(
     multiple=True,
     metavar="NAME=W",
     callback=_weights,
-    unset="none",
     help="Multiply a column, or all columns of a column of categories, after they are standardised. May be repeated.",
 )
 
@@ -161,7 +160,7 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
                 continue
             field, flag, short = FitSpec.model_fields[name], name.replace("_", "-"), _SHORT_FORMS.get(name, ())
             text = str(field.description)
-            about: dict[str, Any] = {"unset": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
+            about: dict[str, Any] = {"show_default": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
             if field.annotation is bool:
                 command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
             else:
@@ -193,7 +192,7 @@ def default_of(name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     shown = str(value) if value is not None else "automatic" if name in _RULES else "none"
-    return f"{shown} ({_RULES[name]})" if name in _RULES else shown
+    return f"{shown}: {_RULES[name]}" if name in _RULES else shown
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
