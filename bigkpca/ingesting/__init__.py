@@ -22,9 +22,8 @@ from bigkpca.data.sample_weights import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
-from bigkpca.ingesting.encoder import OF_TEXT, Column, Encoder, Missing
+from bigkpca.ingesting.encoder import OF_TEXT, Column, ColumnOptions, Encoder, Missing
 from bigkpca.ingesting.sources import (
-    ColumnOptions,
     Inputs,
     encoder_of,
     open_inputs,

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, SpecError, unknown_name
 
 Kind = Literal["number", "boolean", "date", "category", "characters"]
 Missing = Literal["refuse", "mean"]
@@ -32,6 +32,40 @@ _MOST_DISTINCT = 100_000  # of which the most frequent are chosen; they are held
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY = 86_400
 _CLEAN = "or clean the table first, e.g. in DuckDB: COPY (SELECT ... FROM 'table.csv') TO 'clean.parquet'"
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """How the columns of tables become numbers: see `ingest`."""
+
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    max_categories: int | None = None
+    missing: Missing = "refuse"
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.columns and self.drop:
+            raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
+        if self.missing not in ("refuse", "mean"):
+            raise unknown_name("missing", self.missing, ["refuse", "mean"])
+        if self.max_categories is not None and (self.max_categories < 1 or not self.categorical):
+            raise SpecError(
+                f"max_categories={self.max_categories} limits categories: give at least 1, and name their columns with "
+                "categorical"
+            )
+        if self.text is not None and (self.columns or self.drop or self.categorical):
+            raise SpecError("text makes rows of the characters of one column: leave out columns, drop and categorical")
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, JSON-ready."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value != getattr(ColumnOptions, name)
+        }
 
 
 class _Unusable(Exception):
@@ -293,8 +327,8 @@ def _whole_numbers_of(dtype: np.dtype[Any]) -> tuple[int, int]:
 class _Learner:
     """What one pass over a column finds: counts of its texts, its characters, or its sum."""
 
-    def __init__(self, column: Column, missing: Missing, max_categories: int | None) -> None:
-        self.column, self._fills, self._most = column, missing == "mean", max_categories
+    def __init__(self, column: Column, options: ColumnOptions) -> None:
+        self.column, self._fills, self._most = column, options.missing == "mean", options.max_categories
         self._counts: Counter[str] = Counter()
         self._longest = self._rows = self._missing = 0
         self._total = 0.0
@@ -350,16 +384,11 @@ class _Learner:
 
 
 def learned(
-    columns: tuple[Column, ...],
-    batches: Iterable[Any],
-    missing: Missing,
-    max_categories: int | None,
-    advance: Callable[[int], None],
+    columns: tuple[Column, ...], batches: Iterable[Any], options: ColumnOptions, advance: Callable[[int], None]
 ) -> tuple[Column, ...]:
     """The columns with their categories, characters and means: one pass over the batches."""
-    to_learn = [
-        _Learner(column, missing, max_categories) for column in columns if missing == "mean" or column.kind in OF_TEXT
-    ]
+    fills = options.missing == "mean"
+    to_learn = [_Learner(column, options) for column in columns if fills or column.kind in OF_TEXT]
     for batch in batches:
         for each in to_learn:
             each.see(batch.column(each.column.name))

@@ -30,7 +30,17 @@ from bigkpca.errors import (
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting import arrays, tables
 from bigkpca.ingesting.arrays import ArrayFile
-from bigkpca.ingesting.encoder import OF_TEXT, Column, Encoder, Missing, cast, dtype_of, kind_of, learned, texts_of
+from bigkpca.ingesting.encoder import (
+    OF_TEXT,
+    Column,
+    ColumnOptions,
+    Encoder,
+    cast,
+    dtype_of,
+    kind_of,
+    learned,
+    texts_of,
+)
 from bigkpca.ingesting.tables import CsvOptions, Table
 
 
@@ -40,40 +50,6 @@ class Piece(NamedTuple):
     X: Array
     beside: Mapping[Beside, Array]
     row_shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ColumnOptions:
-    """How the columns of tables become numbers: see `ingest`."""
-
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    max_categories: int | None = None
-    missing: Missing = "refuse"
-    text: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.columns and self.drop:
-            raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
-        if self.missing not in ("refuse", "mean"):
-            raise unknown_name("missing", self.missing, ["refuse", "mean"])
-        if self.max_categories is not None and (self.max_categories < 1 or not self.categorical):
-            raise SpecError(
-                f"max_categories={self.max_categories} limits categories: give at least 1, and name their columns with "
-                "categorical"
-            )
-        if self.text is not None and (self.columns or self.drop or self.categorical):
-            raise SpecError("text makes rows of the characters of one column: leave out columns, drop and categorical")
-
-    @property
-    def changed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, JSON-ready."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-            if value != getattr(ColumnOptions, name)
-        }
 
 
 @dataclass(frozen=True)
@@ -310,7 +286,7 @@ def encoder_of(inputs: Inputs, options: ColumnOptions, dtype: str | None, progre
     if options.missing == "mean" or any(column.kind in OF_TEXT for column in columns):
         with shown_pass(progress, "inspecting columns", inputs.rows) as advance:
             batches = (batch for table in inputs.opened for _, _, batch in table.batches(names))
-            columns = learned(columns, batches, options.missing, options.max_categories, advance)
+            columns = learned(columns, batches, options, advance)
     dtypes = [dtype_of(column, first.schema.field(column.name).type) for column in columns]
     return Encoder(columns, storable(dtype or np.result_type(*dtypes)))
 
