@@ -162,8 +162,6 @@ _MAY_PASS = {
 }
 
 
-
-
 def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
     """What an error of the system means for a user who is writing the output at `path`; None if that is not known."""
     place = error.filename or path

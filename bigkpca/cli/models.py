@@ -14,7 +14,6 @@ from bigkpca.cli.options import (
     Command,
     array_option,
     common,
-    default_of,
     device_option,
     json_option,
     overwrite_option,
@@ -165,8 +164,7 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
 
 def _writing(command: Command) -> Command:
     """Options of commands that write block by block."""
-    help_text = "Rows per task and chunk."
-    rows = option("--block-rows", type=click.IntRange(1), metavar="N", show_default=default_of("block_rows"), help=help_text)
+    rows = option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows per task and chunk.")
     return rows(overwrite_option(running(command)))
 
 
@@ -189,7 +187,7 @@ def _writing(command: Command) -> Command:
 @option(
     "--dtype",
     type=click.Choice(["float32", "float64"]),
-    show_default="automatic (that of the model)",
+    show_default="that of the model",
     help="Dtype of the stored scores; features keep the precision of the model.",
 )
 @click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")

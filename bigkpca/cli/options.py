@@ -160,7 +160,7 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
                 continue
             field, flag, short = FitSpec.model_fields[name], name.replace("_", "-"), _SHORT_FORMS.get(name, ())
             text = str(field.description)
-            about: dict[str, Any] = {"show_default": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
+            about: dict[str, Any] = {"help": f"{text[0].upper()}{text[1:]}.  [default: {default_of(name)}]"}
             if field.annotation is bool:
                 command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
             else:
@@ -192,7 +192,7 @@ def default_of(name: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     shown = str(value) if value is not None else "automatic" if name in _RULES else "none"
-    return f"{shown}: {_RULES[name]}" if name in _RULES else shown
+    return f"{shown} ({_RULES[name]})" if name in _RULES else shown
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

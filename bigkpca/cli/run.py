@@ -28,7 +28,7 @@ from bigkpca.execution.progress import ShownProgress
 @certificates
 @common
 @click.pass_context
-def run(ctx: click.Context, job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
+def run(ctx: click.Context, /, job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and

@@ -122,8 +122,6 @@ class ShownProgress(Progress):
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
 
 
-
-
 def json_line(**values: Any) -> str:
     """A line of a log: the time, and these values."""
     return json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **values})

@@ -167,7 +167,8 @@ def ingest(
         )
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows={block_rows}: must be at least 1")
-    options = ColumnOptions(_several(columns or ()), _several(drop), _several(categorical), max_categories, missing, text)
+    used, unused, codes = _several(columns or ()), _several(drop), _several(categorical)
+    options = ColumnOptions(used, unused, codes, max_categories, missing, text)
     model = destination if append else like
     if model is not None and options.changed:
         raise SpecError(f"{model} has the columns of a dataset: leave out all other options of columns")

@@ -224,7 +224,8 @@ def _characters(values: Any, column: Column) -> tuple[Array, Array]:
     longer = pc.utf8_length(texts).fill_null(0).to_numpy(zero_copy_only=False) > column.length
     if (strange := (known[codes] != points).any(axis=1) | longer).any():
         place = int(np.argmax(strange))
-        what = f"{texts[place].as_py()!r:.40}, longer than the {column.length} characters of the dataset, or with others"
+        seen = f"{column.length} characters of the dataset"
+        what = f"{texts[place].as_py()!r:.40}, longer than the {seen}, or with others"
         raise _Unusable(place, what, "remove its row, or make a new dataset")
     return codes.astype(np.min_scalar_type(len(column.categories))), _missing(texts)
 

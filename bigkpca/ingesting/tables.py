@@ -49,8 +49,8 @@ class Table:
     """Files or a table in memory with the same columns.
 
     schema: of the columns to read, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset.
-    read: reads columns of a file. rows: 0 if they have to be read to be counted. notes: what a user may not expect. text:
-    the column whose characters are the rows.
+    read: returns columns of a file. rows: 0 if they have to be read to be counted. notes: what a user may not expect.
+    text: the column whose characters are the rows.
     """
 
     where: str
@@ -155,8 +155,8 @@ def reading(path: str) -> Iterator[None]:
 
 def _long_line(path: str) -> MemoryLimitError:
     return MemoryLimitError(
-        f"{path}: a line has more than {_BLOCK_BYTES / 1e6:.0f} MB: is a line break missing? If not, write the table as "
-        "Parquet or .npy"
+        f"{path}: a line has more than {_BLOCK_BYTES / 1e6:.0f} MB: is a line break missing? If not, write the table "
+        "as Parquet or .npy"
     )
 
 

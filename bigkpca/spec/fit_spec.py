@@ -68,7 +68,6 @@ _Count = Annotated[int, Field(ge=1)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is the help text of that option."""
 
@@ -137,8 +136,8 @@ class FitSpec(BaseModel):
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description=f"how to turn scores back into rows: {', '.join(preimages.PREIMAGES)}; options follow a colon, e.g. "
-        "ridge:ridge=0.01,size=500",
+        description=f"how to turn scores back into rows: one of {', '.join(preimages.PREIMAGES)}; options follow a "
+        "colon, e.g. ridge:ridge=0.01,size=500",
     )
     noise: _Positive | None = Field(
         None,

@@ -38,9 +38,11 @@ def test_every_option_with_a_default_shows_it_and_has_that_of_its_function():
             if not isinstance(each, click.Option) or each.is_flag:
                 continue
             record = each.get_help_record(click.Context(command))
-            assert "[default: " in record[1] or not each.default, f"{name} {each.name}: {record[1]}"
-            assert record[1].count("[default: ") <= 1
-            if each.name in known and isinstance(each.default, str | int | float):
+            has_default = isinstance(each.default, str | int | float)
+            assert record[1].count("[default: ") in ((1,) if has_default else (0, 1)), (
+                f"{name} {each.name}: {record[1]}"
+            )
+            if each.name in known and has_default:
                 shown, own = each.default, known[each.name]
                 same = parse_seconds(shown) == parse_seconds(own) if each.name == "timeout" else str(own) == str(shown)
                 assert same, (name, each)
@@ -52,10 +54,12 @@ def test_every_option_with_a_default_shows_it_and_has_that_of_its_function():
 def test_defaults_and_rules_of_fields_are_shown_as_the_spec_has_them():
     context, options = click.Context(COMMANDS["fit"]), {each.name: each for each in COMMANDS["fit"].params}
     for name, field in FitSpec.model_fields.items():
-        shown = re.search(r"\[default: \((.+)\)\]", options[name].get_help_record(context)[1])
+        if name == "column_weights":  # written by hand
+            continue
+        shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
         assert shown
         value = ("no", "yes")[field.default] if field.annotation is bool else field.default
-        assert shown[1].startswith("automatic: " if value is None and shown[1] != "none" else str(value).lower()), name
+        assert shown[1].startswith("automatic (" if value is None and shown[1] != "none" else str(value).lower()), name
     assert JobRun().timeout == options["timeout"].default
 
 

@@ -13,7 +13,7 @@ X = RNG.normal(size=(60, 4))
 
 def test_texts_are_no_rows_unless_they_are_texts_of_numbers(tmp_path):
     kpca = KernelPCA(2, size=20, random_state=0).fit(X)
-    message = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categorical"
+    message = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): .* numbers.* --categorical"
     for rows in (np.array(["abc", "de", "fghij"], dtype=object), [["abc"], ["de"]]):
         with pytest.raises(ValueError, match=message):
             bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=20)

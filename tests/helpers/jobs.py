@@ -31,8 +31,10 @@ def refusal(path, environment):
 
 def toml_of(tables):
     """TOML of tables of texts, numbers and booleans, or of mappings of such, which become inline tables."""
-    lines = [[f"[{name}]", *(f"{key} = {_value(value)}" for key, value in table.items())] for name, table in tables.items()]
-    return "\n".join(line for table in lines for line in table) + "\n"
+    lines = []
+    for name, table in tables.items():
+        lines += [f"[{name}]", *(f"{key} = {_value(value)}" for key, value in table.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _value(value):

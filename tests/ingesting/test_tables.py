@@ -133,7 +133,7 @@ def test_every_type_of_column_is_read_or_named(tmp_path):
         (pd.Series(pd.period_range("2020", periods=2, freq="D")), "'t' .*period.* cannot become numbers: "),
         (pd.Series([2**70, 1], dtype=object), "too large"),
         (pd.Series([2**62 + 1, 1]), "row 0 of column 't' .* is 4611686018427387905, which float64 cannot hold"),
-        (pd.Series([timedelta(hours=6), timedelta(0)]), r"'t' \(duration.* cannot become numbers: .*convert them first"),
+        (pd.Series([timedelta(0), timedelta(1)]), r"'t' \(duration.* cannot become numbers: .*convert them first"),
         (pl.Series([time(12), time(18)]), r"'t' \(time64.* cannot become numbers"),
         (pl.Series([[1.0, 2.0], [3.0, 4.0]]), r"'t' \(.*list.* cannot become numbers"),
         (pl.Series([{"a": 1}, {"a": 2}]), r"'t' \(struct.*leave columns out with drop"),
@@ -157,7 +157,7 @@ def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
     broken = pa.RecordBatchReader.from_batches(schema, batches())
     for data, options, error, message in (
         (np.ones((3, 2)), {}, SpecError, "ndarray cannot be ingested: .*arrays need no ingest: fit and transform"),
-        (dd.from_pandas(TABLE, 2), {}, SpecError, r"cannot be ingested: .*to_parquet\(FOLDER\), and ingest that folder"),
+        (dd.from_pandas(TABLE, 2), {}, SpecError, r"cannot be ingested: .*to_parquet\(FOLDER\), and ingest that"),
         (TABLE.seats, {}, (DataError, SpecError), "the pandas Series (is not a table|cannot be ingested)"),
         (TABLE[:0], {}, DataError, "the pandas DataFrame is empty"),
         (TABLE[["w"]], {"member": "x"}, SpecError, "is a table, which has no members: leave out member"),

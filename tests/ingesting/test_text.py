@@ -43,7 +43,12 @@ READ = {
     "leading zeros": (CODES, {"categorical": "zip"}, [[1, 0, 1], [0, 1, 2]], ["zip=01234", "zip=90210", "a"]),
     "truth": (b"a,b\ntrue,1\nfalse,2\n", {}, [[1, 1], [0, 2]], None),
     "dates": (b"d,e\n2013-01-02,2013-01-02 06:00\n", {}, [[DAY + 1, DAY + 1.25]], None),
-    "dates with a time zone": (b"d\n2013-01-01T06:00Z\n2013-01-01T00:00+06:00\n", {}, [[DAY + 0.25], [DAY - 0.25]], None),
+    "dates with a time zone": (
+        b"d\n2013-01-01T06:00Z\n2013-01-01T00:00+06:00\n",
+        {},
+        [[DAY + 0.25], [DAY - 0.25]],
+        None,
+    ),
     "American dates": (AMERICAN, csv(timestamp_parsers="%m/%d/%Y"), [[DAY + 12, 1], [DAY, 2]], None),
     "missing": (b"a,b\n1,2\nNA,3\n,4\n3,5\n", {"missing": "mean"}, [[1, 2], [2, 3], [2, 4], [3, 5]], None),
     "missing as a dash": (b"a\n1\n-\n3\n", csv(null_values="-") | {"missing": "mean"}, [[1], [2], [3]], None),

@@ -33,9 +33,10 @@ def stopped(moment, source, out, **options):
             raise Stop
         return real(*args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stop):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, stopping)
-        ingest([source], out, **options)
+        with pytest.raises(Stop):
+            ingest([source], out, **options)
 
 
 MOMENTS = [(ingesting, "_codes", 1), (LocalDisk, "sync", 1), (groups, "write_manifest", 1)]

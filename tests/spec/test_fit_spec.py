@@ -12,9 +12,6 @@ from bigkpca.spec import FitSpec
 from bigkpca.spec.checks import unused
 from tests.data.cases import case
 
-
-
-
 TYPED = [
     ("n_components", "50", 50),
     ("n_components", "0.9", 0.9),

@@ -23,8 +23,6 @@ def test_times():
             parse_seconds(text)
 
 
-
-
 def test_addresses_of_schedulers():
     for address in ("tcp://10.0.0.1:8786", "tls://scheduler:8786", "wss://host:443", "localhost:8786", "inproc://1/3"):
         check_scheduler(address)
