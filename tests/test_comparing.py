@@ -343,4 +343,4 @@ def test_the_command_prints_a_table_and_json(compared, data):
     assert as_json["pca_error"] == compared.pca_error
     wrong = run(*command, "--sizes", "3x")
     assert wrong.exit_code == 2
-    assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr
+    assert "'3x' is not a list of whole numbers" in wrong.stderr

@@ -48,6 +48,7 @@ _COLUMNS = {
 @option("--methods", metavar="M,M,...", show_default="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
 @option(
     "--sizes",
+    callback=whole_numbers,
     metavar="L,L,...",
     show_default="up to that of a fit",
     help="Numbers of landmarks or random features.",
@@ -60,14 +61,13 @@ _COLUMNS = {
 @json_option
 @common
 def compare(
-    data: str, outdir: str, methods: str | None, sizes: str | None, as_json: bool, quiet: bool, **options: Any
+    data: str, outdir: str, methods: str | None, sizes: list[int] | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:
     """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 
-    numbers = whole_numbers("--sizes", sizes, "whole numbers, e.g. 100,400,1600")
     fields, others = given(options)
-    grid: dict[str, Any] = {"methods": methods or (), "sizes": numbers or ()}
+    grid: dict[str, Any] = {"methods": methods or (), "sizes": sizes or ()}
     found = run(data, outdir, **grid, progress=ShownProgress(quiet), **others, **fields)
     if as_json:
         facts = {"reference": found.reference, "advice": found.advice, "pca_note": found.pca_note}

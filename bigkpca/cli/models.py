@@ -133,17 +133,22 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     show_default="y, if it exists",
     help="Labels: a file, or the name of an array beside the rows.",
 )
-@option("--image-shape", metavar="H,W", show_default="their shape before ingest", help="Show rows as images.")
+@option(
+    "--image-shape",
+    callback=whole_numbers,
+    metavar="H,W",
+    show_default="their shape before ingest",
+    help="Show rows as images.",
+)
 @array_option
 @overwrite_option
 @common
-def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
+def report(model: str, out: str, quiet: bool, **options: Any) -> None:
     """Draw one page, OUT.html, that shows how accurate MODEL is and what it found."""
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
-    shape = whole_numbers("--image-shape", image_shape, "height and width, e.g. 28,28")
-    path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
+    path = draw(model, out, progress=ShownProgress(quiet), **options)
     show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
 

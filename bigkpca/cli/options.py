@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from bigkpca.cli.command import option, verbose_option
-from bigkpca.data.stores import expanded, store_of
+from bigkpca.data.stores import expanded
 from bigkpca.errors import SpecError
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import typed, unused
@@ -18,19 +17,14 @@ from bigkpca.spec.units import TIMEOUT_WRITTEN, parse_bytes
 Command = Callable[..., Any]
 
 
-class _Path(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class _Path(click.Path):
     """A path with `~` expanded, which a shell does not do within quotes or after `--option=`."""
 
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return expanded(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]  # completed by the shell itself
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(expanded(value), param, ctx)
 
 
-PATH = _Path()
+PATH = _Path(readable=False)
 
 
 def common(command: Command) -> Command:
@@ -59,16 +53,13 @@ def certificates(command: Command) -> Command:
     def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is None:
             return
-        flag = parameter.opts[0]
-        if not store_of(path).exists(path):
-            raise SpecError(f"{flag} {path} does not exist")
         import dask.config
 
-        setting = {"--tls-ca": "ca-file", "--tls-cert": "client.cert", "--tls-key": "client.key"}[flag]
+        setting = {"tls_ca": "ca-file", "tls_cert": "client.cert", "tls_key": "client.key"}[str(parameter.name)]
         dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
 
-    about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
-    about |= {"show_default": "from Dask's configuration"}
+    about: dict[str, Any] = {"type": _Path(exists=True), "metavar": "FILE", "show_default": "from Dask's configuration"}
+    about |= {"expose_value": False, "callback": configure}
     command = option("--tls-key", **about, help="Key of the client certificate.")(command)
     command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
     return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
@@ -208,11 +199,10 @@ def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return values, {key: value for key, value in options.items() if key not in FitSpec.model_fields}
 
 
-def whole_numbers(flag: str, text: str | None, wanted: str) -> list[int] | None:
-    """The comma-separated numbers of an option; None if it was not given. Raises SpecError for anything else."""
+def whole_numbers(_: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
+    """The comma-separated numbers of an option; None if it was not given."""
     if not text:
         return None
-    for part in text.split(","):
-        if not part.strip().isdecimal():
-            raise SpecError(f"{flag} {part}: give {wanted}")
+    if not all(part.strip().isdecimal() for part in text.split(",")):
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 28,28", param=param)
     return [int(part) for part in text.split(",")]
