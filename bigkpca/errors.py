@@ -42,13 +42,10 @@ class SpecError(BigKPCAError, ValueError):
 
 
 class DataError(BigKPCAError, ValueError):
-    """The data are unusable for kernel PCA: NaN, infinity, text, no rows, or only equal rows (exit code 3)."""
+    """The data are unusable for kernel PCA: NaN, infinity, text, no rows, only equal rows, or sums that no data can
+    have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
     exit_code = 3
-
-
-class RoundingError(DataError):
-    """Sums that no data can have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
 
 class DriftError(DataError):
@@ -56,13 +53,9 @@ class DriftError(DataError):
 
 
 class MemoryLimitError(BigKPCAError):
-    """The planned work needs more memory than the limit (exit code 4)."""
+    """The planned work needs more memory than the limit, or the memory of a device is full (exit code 4)."""
 
     exit_code = 4
-
-
-class DeviceMemoryError(MemoryLimitError):
-    """The memory of a device, such as a GPU, is too small for the work (exit code 4)."""
 
 
 class LockedError(BigKPCAError):
