@@ -42,13 +42,10 @@ class SpecError(BigKPCAError, ValueError):
 
 
 class DataError(BigKPCAError, ValueError):
-    """The data are unusable for kernel PCA: NaN, infinity, text, no rows, or only equal rows (exit code 3)."""
+    """The data are unusable for kernel PCA: NaN, infinity, text, no rows, only equal rows, or sums that no data can
+    have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
     exit_code = 3
-
-
-class RoundingError(DataError):
-    """Sums that no data can have, due to rounding or a kernel that is not positive semidefinite (exit code 3)."""
 
 
 class DriftError(DataError):
@@ -56,13 +53,9 @@ class DriftError(DataError):
 
 
 class MemoryLimitError(BigKPCAError):
-    """The planned work needs more memory than the limit (exit code 4)."""
+    """The planned work needs more memory than the limit, or the memory of a device is full (exit code 4)."""
 
     exit_code = 4
-
-
-class DeviceMemoryError(MemoryLimitError):
-    """The memory of a device, such as a GPU, is too small for the work (exit code 4)."""
 
 
 class LockedError(BigKPCAError):
@@ -162,11 +155,6 @@ _MAY_PASS = {
 }
 
 
-def may_pass(error: OSError) -> bool:
-    """Whether what failed with this error of the system may succeed later."""
-    return error.errno in _MAY_PASS
-
-
 def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
     """What an error of the system means for a user who is writing the output at `path`; None if that is not known."""
     place = error.filename or path
@@ -176,7 +164,7 @@ def meaning_of(error: OSError, path: str) -> BigKPCAError | None:
         return SpecError(
             f"{place}: {error.strerror}: this user needs permission to write {path} and to read its inputs"
         )
-    if may_pass(error):
+    if error.errno in _MAY_PASS:
         return IncompleteError(f"{place}: {error.strerror}: run the same command again when it is reachable")
     return None
 
@@ -188,7 +176,7 @@ def unreadable(error: OSError, where: str) -> BigKPCAError:
         return CorruptionError(f"{where}: {file} is missing; restore it or make the data again")
     if isinstance(error, PermissionError):
         return SpecError(f"{where}: {file}: {said}: this user needs permission to read it")
-    if may_pass(error):
+    if error.errno in _MAY_PASS:
         return IncompleteError(f"{where}: {file}: {said}; run the same command again when it is reachable")
     return CorruptionError(f"{where}: {file}: {said}; restore it or make the data again")
 
@@ -199,13 +187,7 @@ def changed(where: str) -> ChangedError:
 
 
 def unknown_name(what: str, name: str, known: Collection[str]) -> SpecError:
-    """A SpecError for an unknown name of some kind (`what`), which suggests the nearest known name.
-
-    Examples
-    --------
-    >>> unknown_name("kernel", "gausian", ["gaussian", "linear"])
-    SpecError("unknown kernel 'gausian': did you mean 'gaussian'? known are gaussian, linear")
-    """
+    """A SpecError for an unknown name of some kind (`what`), which suggests the nearest known name."""
     near = nearest(name, known)
     hint = f"did you mean {near!r}? " if near else ""
     return SpecError(f"unknown {what} {name!r}: {hint}known are {', '.join(sorted(known))}")
@@ -219,13 +201,7 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> str | None:
     """How column names differ from the expected ones, which belong to `whose`, as a phrase that starts with a verb;
-    None if both are the same, in the same order.
-
-    Examples
-    --------
-    >>> names_apart(["a", "c"], ["a", "b"], "the model")
-    "lacks the column 'b' of the model and has the column 'c', unlike the model"
-    """
+    None if both are the same, in the same order."""
     lost, more = Counter(expected) - Counter(names), Counter(names) - Counter(expected)
     if lost or more:
         lacks = [f"lacks {_listed(list(lost))} of {whose}"] if lost else []
@@ -239,20 +215,14 @@ def names_apart(names: Sequence[str], expected: Sequence[str], whose: str) -> st
     )
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    """ "the columns 'a', 'b' ...": at most `most` names, then a count."""
-    further = f" and {len(names) - most} more" if len(names) > most else ""
-    return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:most])) + further
+def _listed(names: Sequence[str]) -> str:
+    """ "the columns 'a', 'b' ...": at most five names, then a count."""
+    further = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ("the column " if len(names) == 1 else "the columns ") + ", ".join(map(repr, names[:5])) + further
 
 
 def column_called(number: int, names: Sequence[str] | None) -> str:
-    """The number of a column, counted from 0, with its name if it has one, for messages.
-
-    Examples
-    --------
-    >>> column_called(2, ["a", "b", "c"])
-    "column 2 ('c')"
-    """
+    """The number of a column, counted from 0, with its name if it has one, for messages."""
     return f"column {number}" + ("" if names is None else f" ({names[number]!r})")
 
 

@@ -211,4 +211,4 @@ def test_the_command_prints_a_table(data, tmp_path):
     assert path == f"path  {tmp_path / 'out'}"
     wrong = run(*command, "--sizes", "3x")
     assert wrong.exit_code == 2
-    assert "--sizes 3x: give whole numbers, e.g. 100,400,1600" in wrong.stderr
+    assert "'3x' is not a list of whole numbers" in wrong.stderr

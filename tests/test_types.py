@@ -53,7 +53,6 @@ assert_type(kpca.transform(X), np.ndarray[Any, Any])
 assert_type(kpca.fit_transform(X), np.ndarray[Any, Any])
 shape: tuple[int, ...] = kpca.transform(X, "scores.zarr").shape
 model = bigkpca.fit("rows.zarr", "model.zarr", n_components=3, random_state=0)
-model = bigkpca.fit("rows.zarr", "model.zarr", n_components=3, random_state=0)
 bigkpca.transform(model, "rows.zarr", "scores.zarr")
 
 

@@ -16,29 +16,20 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bigkpca.cli.log_lines import JSON_LINES
 from bigkpca.errors import BigKPCAError, IncompleteError, meaning_of, nearest
 from bigkpca.execution import return_freed_memory
 
+# In the context, which commands share with their group.
+_VERBOSE = "bigkpca.verbose"
+JSON_LINES = "bigkpca.json_lines"  # each line on stderr is a JSON object
+
 
 class WithExamples(click.Command):
-    """A command whose help ends with examples, and whose errors name the missing argument."""
+    """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **options: Any) -> None:
         super().__init__(*args, **options)
         self.examples = tuple(examples)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        typed = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.MissingParameter as error:
-            # For `SRC... DST`, click assigns a single path to DST, and reports SRC as missing.
-            if error.param is not None and error.param.nargs == -1:
-                found, _, order = self.make_parser(ctx).parse_args(typed)
-                given = [each for each in order if isinstance(found.get(str(each.name)), str) and each.nargs == 1]
-                error.param = given[-1] if given and isinstance(given[-1], click.Argument) else error.param
-            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
@@ -51,21 +42,8 @@ def command(*examples: str, **settings: Any) -> Callable[[Callable[..., Any]], c
     return click.command(cls=WithExamples, examples=examples, context_settings=settings)
 
 
-class _Option(click.Option):
-    """An option whose help ends with its default, or with what applies when it is not given (`unset`)."""
-
-    def __init__(self, *args: Any, unset: str | None = None, **options: Any) -> None:
-        if unset is not None:
-            options["help"] = f"{options['help']}  [default: {unset}]"
-        else:
-            options["show_default"] = "default" in options
-        super().__init__(*args, **options)
-
-
-option: Callable[..., Callable[[Any], Any]] = partial(click.option, cls=_Option)
-
-
-_VERBOSE = "bigkpca.verbose"
+# An option whose help ends with its default, or with a text in its place.
+option: Callable[..., Callable[[Any], Any]] = partial(click.option, show_default=True)
 
 
 class Commands(WithExamples, click.Group):
@@ -89,11 +67,11 @@ class Commands(WithExamples, click.Group):
             raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self._modules, *super().list_commands(ctx)]
+        return list(self._modules)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in self._modules:
-            return super().get_command(ctx, name)
+            return None
         found: click.Command = getattr(import_module(self._modules[name][0]), name)
         return found
 
@@ -110,11 +88,9 @@ class Commands(WithExamples, click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            from bigkpca.execution.progress import stderr
-
             return_freed_memory()
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            warnings.showwarning = lambda message, *_: stderr().print(f"bigkpca: warning: {message}", markup=False)
+            warnings.showwarning = lambda message, *_: _say(ctx, f"warning: {message}")
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _leave(ctx, IncompleteError("stopped; no partial output was published: rerun the same command to resume"))
@@ -133,9 +109,7 @@ verbose_option = click.option(
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, _, asked: ctx.meta.update(
-        {_VERBOSE: asked}
-    ),  # contexts of commands share it with their group's
+    callback=lambda ctx, _, asked: ctx.meta.update({_VERBOSE: asked}),
     help="Show a traceback for errors.",
 )
 
@@ -155,17 +129,23 @@ def _known(error: Exception) -> Exception:
     return (meaning_of(error, "the output") if isinstance(error, OSError) else None) or error
 
 
-def _leave(ctx: click.Context, error: Exception) -> None:
-    from bigkpca.execution.progress import print_json, stderr
+def _say(ctx: click.Context, message: str, **more: Any) -> None:
+    """A line on stderr: text, or a JSON object with more values."""
+    from bigkpca.execution.progress import json_line, stderr
 
-    (exit_code, message), verbose = outcome(error), ctx.meta.get(_VERBOSE)
-    if ctx.meta.get(JSON_LINES):
-        more = {} if isinstance(error, BigKPCAError) and not verbose else {"traceback": traceback.format_exc()}
-        print_json(message=message, exit_code=exit_code, **more)
-    else:
-        if verbose:
+    line = json_line(message=message, **more) if ctx.meta.get(JSON_LINES) else f"bigkpca: {message}"
+    stderr().print(line, markup=False)
+
+
+def _leave(ctx: click.Context, error: Exception) -> None:
+    exit_code, message = outcome(error)
+    more: dict[str, Any] = {"exit_code": exit_code}
+    if ctx.meta.get(_VERBOSE) or not isinstance(error, BigKPCAError):
+        if ctx.meta.get(JSON_LINES):
+            more["traceback"] = traceback.format_exc()
+        else:
             traceback.print_exc()
-        stderr().print(f"bigkpca: {message}", markup=False)
+    _say(ctx, message, **more)
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # A thread that hangs or still has work would keep this process alive.
         sys.stdout.flush()

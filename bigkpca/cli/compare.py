@@ -19,22 +19,24 @@ from bigkpca.spec.units import SEEDS
 )
 @click.argument("data", type=PATH)
 @click.argument("outdir", type=PATH)
-@option("--methods", metavar="M,M,...", unset="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
+@option("--methods", metavar="M,M,...", show_default="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
 @option(
     "--sizes",
+    callback=whole_numbers,
     metavar="L,L,...",
-    unset="automatic (up to that of a fit)",
+    show_default="up to that of a fit",
     help="Numbers of landmarks or random features.",
 )
 @option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
 @overwrite_option
 @common
-def compare(data: str, outdir: str, methods: str | None, sizes: str | None, quiet: bool, **options: Any) -> None:
+def compare(
+    data: str, outdir: str, methods: str | None, sizes: list[int] | None, quiet: bool, **options: Any
+) -> None:
     """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 
-    numbers = whole_numbers("--sizes", sizes or None, "whole numbers, e.g. 100,400,1600")
     fields, others = given(options)
-    grid: dict[str, Any] = {"methods": methods or (), "sizes": numbers or ()}
+    grid: dict[str, Any] = {"methods": methods or (), "sizes": sizes or ()}
     click.echo(run(data, outdir, **grid, progress=ShownProgress(quiet), **others, **fields))

@@ -44,24 +44,24 @@ def _reading(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
-@option("--member", metavar="NAME", unset="the only one", help="Array to read from .npz and HDF5 files.")
-@option("--labels", type=PATH, metavar="NAME|FILE", unset="none", help="Labels: an array, a column or a second file.")
-@option("--sample-weight", type=PATH, metavar="NAME|FILE", unset="none", help="Weights of the rows, like labels.")
-@option("--dtype", metavar="T", unset="that of the files", help="Dtype of the stored rows.")
-@option("--columns", callback=_names, metavar="A,B,...", unset="all", help="Use only these columns.")
-@option("--drop", callback=_names, metavar="A,B,...", unset="none", help="Leave out these columns.")
+@option("--member", metavar="NAME", show_default="the only one", help="Array to read from .npz and HDF5 files.")
+@option("--labels", type=PATH, metavar="NAME|FILE", help="Labels: an array, a column or a second file.")
+@option("--sample-weight", type=PATH, metavar="NAME|FILE", help="Weights of the rows, like labels.")
+@option("--dtype", metavar="T", show_default="that of the files", help="Dtype of the stored rows.")
+@option("--columns", callback=_names, metavar="A,B,...", show_default="all", help="Use only these columns.")
+@option("--drop", callback=_names, metavar="A,B,...", help="Leave out these columns.")
 @option(
     "--categorical",
     callback=_names,
     metavar="A,B,...",
-    unset="none; text is refused",
+    show_default="none; text is refused",
     help="Make a column of 0 and 1 of each distinct value of these columns.",
 )
 @option(
     "--max-categories",
     type=click.IntRange(1),
     metavar="K",
-    unset="all, up to 1000",
+    show_default="all, up to 1000",
     help="Keep the K most frequent of these values, and merge the others into '(other)'.",
 )
 @option(
@@ -70,17 +70,16 @@ def _reading(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     default="refuse",
     help="Treat missing values as an error, or fill in the mean of their column.",
 )
-@option("--text", metavar="NAME", unset="none", help="Make rows of the characters of this column, for string kernels.")
+@option("--text", metavar="NAME", help="Make rows of the characters of this column, for string kernels.")
 @option(
     "--csv",
     callback=_reading,
     multiple=True,
     metavar="KEY=VALUE",
-    unset="none",
     help="How text is read: delimiter, encoding, decimal_point, skip_rows, header=no, null_values=A,B, "
     "column_types=NAME:TYPE,..., timestamp_parsers=FORMAT and others of Arrow's. May be repeated.",
 )
-@option("--like", type=PATH, metavar="DATASET", unset="none", help="Use the columns, categories and means of DATASET.")
+@option("--like", type=PATH, metavar="DATASET", help="Use the columns, categories and means of DATASET.")
 @option("--append", is_flag=True, help="Add rows to the dataset DST.")
 @overwrite_option
 @common

@@ -38,14 +38,13 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     from bigkpca.workflows import estimates
 
     fields, run = given(options)
-    found = estimates.plan(data, progress=ShownProgress(quiet), **run, **fields)
-    facts = asdict(found)
-    del facts["refused"]
-    if not found.device:
+    facts = asdict(estimates.plan(data, progress=ShownProgress(quiet), **run, **fields))
+    refused = facts.pop("refused")
+    if not facts["device"]:
         del facts["device"]
     show(facts, as_json)
-    if found.refused:
-        raise MemoryLimitError(found.refused)
+    if refused:
+        raise MemoryLimitError(refused)
 
 
 @command(
@@ -62,50 +61,32 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
 @click.argument("model", type=PATH)
 @fit_options
 @overwrite_option
-@option(
-    "--transform",
-    type=PATH,
-    metavar="OUT",
-    unset="none",
-    help="Also write the scores of DATA to the feature store OUT.",
-)
+@option("--transform", type=PATH, metavar="OUT", help="Also write the scores of DATA to the feature store OUT.")
 @option(
     "--like",
     type=PATH,
     metavar="MODEL",
-    unset="none",
     help="Use the kernel, landmarks and scaling of this model, so that both can be merged: see bigkpca merge.",
 )
 @option(
     "--sample-weight",
     metavar="NAME",
-    unset="none",
     help="Weights of the rows: an array in the dataset (sample_weight, if ingest made it), or a file (.npy or Zarr).",
 )
 @device_option
 @running
-def fit(
-    data: str,
-    model: str,
-    quiet: bool,
-    transform: str | None,
-    like: str | None,
-    sample_weight: str | None,
-    **options: Any,
-) -> None:
+def fit(data: str, model: str, quiet: bool, **options: Any) -> None:
     """Fit kernel PCA to DATA and save it as MODEL."""
     from bigkpca.storage.describe import model_info
     from bigkpca.workflows import fit
 
-    fields, run = given(options)
-    own: Any = {"transform": transform, "like": like, "sample_weight": sample_weight}
-    fitted = fit.fit(data, model, progress=ShownProgress(quiet), **own, **run, **fields)
-    facts = model_info(fitted, model)
-    names = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
+    fields, others = given(options)
+    fitted = fit.fit(data, model, progress=ShownProgress(quiet), **others, **fields)
     written = {}
-    if transform is not None:
-        written["scores"] = f"{transform}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
-    show_model(facts, names, **written)
+    if (scores := others["transform"]) is not None:
+        written["scores"] = f"{scores}, {fitted.provenance['identity']['shape'][0]:,} × {fitted.components:,}"
+    names = ("path", "method", "kernel", "landmarks", "random_features", "components", "bytes")
+    show_model(model_info(fitted, model), names, **written)
 
 
 @command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +14,6 @@ from bigkpca.cli.options import (
     Command,
     array_option,
     common,
-    default_of,
     device_option,
     json_option,
     overwrite_option,
@@ -58,7 +56,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
     "--sample",
     type=click.IntRange(2),
     metavar="N",
-    unset=f"{SAMPLED_ROWS}, or all",
+    show_default=f"{SAMPLED_ROWS}, or all",
     help="Number of rows whose kernels are computed exactly.",
 )
 @option("--random-state", "--seed", type=click.IntRange(0), default=0, metavar="N", help="Seed of the sample.")
@@ -102,7 +100,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     "--labels",
     type=PATH,
     metavar="PATH|NAME",
-    unset="none",
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
 @option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
@@ -126,27 +123,32 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     "--scores",
     type=PATH,
     metavar="PATH",
-    unset="those of sampled rows",
+    show_default="those of sampled rows",
     help="Feature store or array of scores to show.",
 )
 @option(
     "--labels",
     type=PATH,
     metavar="PATH|NAME",
-    unset="y, if it exists",
+    show_default="y, if it exists",
     help="Labels: a file, or the name of an array beside the rows.",
 )
-@option("--image-shape", metavar="H,W", unset="their shape before ingest", help="Show rows as images.")
+@option(
+    "--image-shape",
+    callback=whole_numbers,
+    metavar="H,W",
+    show_default="their shape before ingest",
+    help="Show rows as images.",
+)
 @array_option
 @overwrite_option
 @common
-def report(model: str, out: str, image_shape: str | None, quiet: bool, **options: Any) -> None:
+def report(model: str, out: str, quiet: bool, **options: Any) -> None:
     """Draw one page, OUT.html, that shows how accurate MODEL is and what it found."""
     from bigkpca.data.stores import store_of
     from bigkpca.reporting import report as draw
 
-    shape = whole_numbers("--image-shape", image_shape or None, "height and width, e.g. 28,28")
-    path = draw(model, out, image_shape=shape, progress=ShownProgress(quiet), **options)
+    path = draw(model, out, progress=ShownProgress(quiet), **options)
     show({"path": path, "bytes": store_of(path).file(path).bytes}, False)
 
 
@@ -165,50 +167,28 @@ def verify(path: str, as_json: bool, quiet: bool, **options: Any) -> None:
         click.echo("all intact")
 
 
-def _writes_rows(
-    given: str, examples: Sequence[str], *own: Callable[[Command], Command]
-) -> Callable[[Command], click.Command]:
-    """A command MODEL GIVEN OUT that writes block by block; `own` holds the options that only this command has."""
-
-    def decorate(function: Command) -> click.Command:
-        options: tuple[Callable[[Command], Command], ...] = (
-            running,
-            overwrite_option,
-            *own,
-            option(
-                "--block-rows",
-                type=click.IntRange(1),
-                metavar="N",
-                unset=default_of("block_rows"),
-                help="Rows per task and chunk.",
-            ),
-            click.argument("out", type=PATH),
-            click.argument(given, type=PATH),
-            click.argument("model", type=PATH),
-        )
-        for each in options:
-            function = each(function)
-        return command(*examples)(function)
-
-    return decorate
+def _writing(command: Command) -> Command:
+    """Options of commands that write block by block."""
+    rows = option("--block-rows", type=click.IntRange(1), metavar="N", help="Rows per task and chunk.")
+    return rows(overwrite_option(running(command)))
 
 
-@_writes_rows(
-    "data",
-    (
-        "bigkpca transform model.zarr rows.zarr scores.zarr",
-        "bigkpca transform model.zarr rows.zarr scores.zarr --residual",
-        "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
-    ),
-    option(
-        "--flag",
-        metavar="SHARE",
-        unset="none",
-        help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
-    ),
-    option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows."),
-    device_option,
+@command(
+    "bigkpca transform model.zarr rows.zarr scores.zarr",
+    "bigkpca transform model.zarr rows.zarr scores.zarr --residual",
+    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
 )
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
+@click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")
+@option(
+    "--flag",
+    metavar="SHARE",
+    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
+)
+@device_option
+@_writing
 def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the scores of DATA under MODEL to the feature store OUT."""
     from bigkpca.storage.models import load_model
@@ -221,7 +201,11 @@ def transform(model: str, data: str, out: str, quiet: bool, **options: Any) -> N
         show_flagged(found, load_model(model).check_calibrated())
 
 
-@_writes_rows("scores", ("bigkpca reconstruct model.zarr scores.zarr restored.zarr",))
+@command("bigkpca reconstruct model.zarr scores.zarr restored.zarr")
+@click.argument("model", type=PATH)
+@click.argument("scores", type=PATH)
+@click.argument("out", type=PATH)
+@_writing
 def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the pre-images of SCORES of MODEL to OUT: rows with approximately these scores."""
     from bigkpca.workflows import transform
@@ -229,7 +213,11 @@ def reconstruct(model: str, scores: str, out: str, quiet: bool, **options: Any) 
     _show_rows(out, transform.reconstruct(model, scores, out, progress=ShownProgress(quiet), **options))
 
 
-@_writes_rows("data", ("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4",))
+@command("bigkpca denoise model.zarr noisy.zarr clean.zarr --workers 4")
+@click.argument("model", type=PATH)
+@click.argument("data", type=PATH)
+@click.argument("out", type=PATH)
+@_writing
 def denoise(model: str, data: str, out: str, quiet: bool, **options: Any) -> None:
     """Write the denoised rows of DATA to OUT: transform and reconstruct with MODEL in one pass."""
     from bigkpca.workflows import transform
@@ -243,5 +231,4 @@ def _show_rows(out: str, x: Any) -> None:
 
     far = int(groups.open_values(out, "far")[:].sum())
     stopped = x.shape[0] - int(groups.open_values(out, "converged")[:].sum()) - far
-    facts = {"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}
-    show(facts, False)
+    show({"path": out, "shape": list(x.shape), "dtype": str(x.dtype), "not_converged": stopped, "far": far}, False)

@@ -6,31 +6,25 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from bigkpca.cli.command import option, verbose_option
-from bigkpca.data.stores import expanded, store_of
+from bigkpca.data.stores import expanded
 from bigkpca.errors import SpecError
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
-from bigkpca.spec.checks import landmarks_of_file, unused
-from bigkpca.spec.units import TIMEOUT_WRITTEN, lacks_unit, parse_bytes
+from bigkpca.spec.checks import typed, unused
+from bigkpca.spec.units import TIMEOUT_WRITTEN, parse_bytes
 
 Command = Callable[..., Any]
 
 
-class _Path(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
+class _Path(click.Path):
     """A path with `~` expanded, which a shell does not do within quotes or after `--option=`."""
 
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return expanded(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]  # completed by the shell itself
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(expanded(value), param, ctx)
 
 
-PATH = _Path()
+PATH = _Path(readable=False)
 
 
 def common(command: Command) -> Command:
@@ -43,15 +37,13 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     """--memory, with this help; its value is in bytes."""
 
     def read(_: click.Context, __: click.Parameter, amount: str | None) -> int | None:
-        if amount is not None and lacks_unit(amount):
-            raise SpecError(f"--memory {amount}: give a unit, e.g. --memory '{amount.strip()} GB'")
         return None if amount is None else parse_bytes(amount)
 
-    return option("--memory", metavar="AMOUNT", callback=read, unset=unset, help=text)
+    return option("--memory", metavar="AMOUNT", callback=read, show_default=unset, help=text)
 
 
 array_option = option(
-    "--array", metavar="NAME", unset="automatic (x, or the only one)", help="Array to read from a Zarr group."
+    "--array", metavar="NAME", show_default="x, or the only one", help="Array to read from a Zarr group."
 )
 
 
@@ -61,16 +53,13 @@ def certificates(command: Command) -> Command:
     def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is None:
             return
-        flag = parameter.opts[0]
-        if not store_of(path).exists(path):
-            raise SpecError(f"{flag} {path} does not exist")
         import dask.config
 
-        setting = {"--tls-ca": "ca-file", "--tls-cert": "client.cert", "--tls-key": "client.key"}[flag]
+        setting = {"tls_ca": "ca-file", "tls_cert": "client.cert", "tls_key": "client.key"}[str(parameter.name)]
         dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
 
-    about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
-    about |= {"unset": "from Dask's configuration"}
+    about: dict[str, Any] = {"type": _Path(exists=True), "metavar": "FILE", "show_default": "from Dask's configuration"}
+    about |= {"expose_value": False, "callback": configure}
     command = option("--tls-key", **about, help="Key of the client certificate.")(command)
     command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
     return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
@@ -85,14 +74,14 @@ timeout_option = option(
 scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
-    unset="DASK_SCHEDULER_ADDRESS, if it is set",
+    show_default="DASK_SCHEDULER_ADDRESS, if it is set",
     help="Run on the Dask cluster at this address.",
 )
 workers_option = option(
     "--workers",
     type=click.IntRange(1),
     metavar="N",
-    unset="none (threads of this process)",
+    show_default="threads of this process",
     help="Run on N local processes.",
 )
 
@@ -117,26 +106,24 @@ def running(command: Command) -> Command:
 device_option = option(
     "--device",
     metavar="NAME",
-    unset="cpu",
+    show_default="cpu",
     help="Compute passes on this device, e.g. cuda or cuda:1 (PyTorch), or cupy:cuda:0 (CuPy). Experimental.",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace existing bigkpca output at this path.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _weights(_: click.Context, __: click.Parameter, typed: tuple[str, ...]) -> dict[str, float] | None:
+def _weights(ctx: click.Context, param: click.Parameter, typed: tuple[str, ...]) -> dict[str, float] | None:
     """Weights of columns, typed as NAME=W; a name can contain "="."""
     found: dict[str, float] = {}
     for each in typed:
-        name, equals, weight = each.rpartition("=")
-        if not (name and equals):
-            raise SpecError(f"--weight {each}: give the name of a column and its weight, e.g. --weight distance=2.5")
-        if name in found:
-            raise SpecError(f"--weight {each}: {name} already has the weight {found[name]:g}: give one of them")
+        name, _, weight = each.rpartition("=")
         try:
             found[name] = float(weight)
         except ValueError:
-            raise SpecError(f"--weight {each}: the weight {weight!r} is not a number: give one, 0 or more") from None
+            name = ""
+        if not name:
+            raise SpecError(f"--weight {each}: give a column and its weight, 0 or more, e.g. --weight distance=2.5")
     return found or None
 
 
@@ -147,7 +134,6 @@ weight_option = option(
     multiple=True,
     metavar="NAME=W",
     callback=_weights,
-    unset="none",
     help="Multiply a column, or all columns of a column of categories, after they are standardised. May be repeated.",
 )
 
@@ -165,7 +151,7 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
                 continue
             field, flag, short = FitSpec.model_fields[name], name.replace("_", "-"), _SHORT_FORMS.get(name, ())
             text = str(field.description)
-            about: dict[str, Any] = {"unset": default_of(name), "help": f"{text[0].upper()}{text[1:]}."}
+            about: dict[str, Any] = {"help": f"{text[0].upper()}{text[1:]}.  [default: {default_of(name)}]"}
             if field.annotation is bool:
                 command = option(f"--{flag}/--no-{flag}", name, default=None, **about)(command)
             else:
@@ -196,32 +182,27 @@ def default_of(name: str) -> str:
     value = FitSpec.model_fields[name].default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value is None:
-        return f"automatic ({_RULES[name]})" if name in _RULES else "none"
-    return f"{value} ({_RULES[name]})" if name in _RULES else str(value)
+    shown = str(value) if value is not None else "automatic" if name in _RULES else "none"
+    return f"{shown} ({_RULES[name]})" if name in _RULES else shown
 
 
 def given(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of FitSpec that the user set, and all other options; "none" means None, a .npy file its array.
+    """The fields of FitSpec that the user set, and all other options.
 
     Raises SpecError for an option that the fit, or every fit of a comparison, would ignore.
     """
-    typed = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
-    values = {key: None if value == "none" else value for key, value in typed.items()}
+    set_ones = {key: options[key] for key in FitSpec.model_fields if options.get(key) is not None}
+    values = typed(set_ones, expanded)
     kernel, method = (str(values.get(name, FitSpec.model_fields[name].default)) for name in ("kernel", "method"))
     for clash in unused(values, kernel, method, varied="method" not in options):
         raise SpecError(f"--{clash.option.replace('_', '-')} {clash.message}")
-    own = values.get("landmarks")
-    if isinstance(own, str) and own.endswith(".npy"):
-        values["landmarks"] = landmarks_of_file(expanded(own))
     return values, {key: value for key, value in options.items() if key not in FitSpec.model_fields}
 
 
-def whole_numbers(flag: str, text: str | None, wanted: str, least: int = 0) -> list[int] | None:
-    """The comma-separated numbers of an option; None if it was not given. Raises SpecError for anything else."""
-    if text is None:
+def whole_numbers(_: click.Context, param: click.Parameter, text: str | None) -> list[int] | None:
+    """The comma-separated numbers of an option; None if it was not given."""
+    if not text:
         return None
-    for part in text.split(","):
-        if not part.strip().isdecimal() or int(part) < least:
-            raise SpecError(f"{flag} {part}: give {wanted}")
+    if not all(part.strip().isdecimal() for part in text.split(",")):
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 28,28", param=param)
     return [int(part) for part in text.split(",")]

@@ -33,18 +33,12 @@ _MOST_ENCODED = 40  # columns that are shown
 
 def show_columns(columns: Sequence[Column]) -> None:
     """How the columns of a table became numbers: name, Arrow type, numbers, and missing values that were filled in."""
-    if not columns:
-        return
     shown = [("column", "type", "becomes")]
-    shown += [
-        (
-            each.name,
-            each.arrow,
-            each.as_words + (f"; {each.missing:,} missing values are the mean" if each.missing else ""),
-        )
-        for each in columns[:_MOST_ENCODED]
-    ]
-    click.echo("\n".join(aligned(shown, range(3))))
+    for each in columns[:_MOST_ENCODED]:
+        filled = f"; {each.missing:,} missing values are the mean" if each.missing else ""
+        shown.append((each.name, each.arrow, each.as_words + filled))
+    if columns:
+        click.echo("\n".join(aligned(shown, range(3))))
     if len(columns) > _MOST_ENCODED:
         click.echo(f"... and {len(columns) - _MOST_ENCODED:,} more")
 

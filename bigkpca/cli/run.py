@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.command import command
-from bigkpca.cli.log_lines import write_json_lines
+from bigkpca.cli.command import JSON_LINES, command
 from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.output import aligned, show
 from bigkpca.execution.progress import ShownProgress
@@ -28,7 +27,8 @@ from bigkpca.execution.progress import ShownProgress
 @json_option
 @certificates
 @common
-def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
+@click.pass_context
+def run(ctx: click.Context, /, job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
@@ -42,10 +42,8 @@ def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> Non
         planned = scheduled.plan_run(found)
         show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
         return
-    if in_json := found.run.log == "json":
-        write_json_lines()
-    report = ShownProgress(quiet, json=in_json)
-    for record in scheduled.run(found, progress=report):
+    ctx.meta[JSON_LINES] = found.run.log == "json"
+    for record in scheduled.run(found, progress=ShownProgress(quiet, json=ctx.meta[JSON_LINES])):
         if as_json:
             click.echo(json.dumps(record))
             continue
@@ -57,14 +55,20 @@ def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> Non
             "rows": record["total_rows"],
             "model": record["model"]["path"],
             "drift": "not measured" if drift is None else f"{drift['figure']:.3f} (threshold {drift['threshold']:g})",
-            **({} if flagged is None else {"flagged": f"{flagged['count']:,} ({100 * flagged['share']:.3g}%)"}),
+            "flagged": flagged and f"{flagged['count']:,} ({100 * flagged['share']:.3g}%)",
             "seconds": record["seconds"]["total"],
         }
-        show(facts, False)
+        show({name: value for name, value in facts.items() if value is not None}, False)
 
 
 def _range(first: int, stop: int) -> str:
     return f"{stop - first:,} ({first} to {stop - 1})" if stop > first else "none"
+
+
+_TITLES = (
+    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "seconds", "drift", "outside", "flagged", "message"
+)  # fmt: skip
+_MOST_CHARACTERS = 100  # of a message in the table
 
 
 @command("bigkpca history features.zarr")
@@ -79,39 +83,31 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
     if as_json:
         for record in found:
             click.echo(json.dumps(record))
-        return
-    if not found:
+    elif not found:
         click.echo("no run has ended yet")
-        return
-    lines = [_HEADER]
-    for record in found:
-        rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
-        flagged = record.get("flagged") or {}
-        message = (record.get("message") or "").partition("\n")[0]
-        if len(message) > _MOST_CHARACTERS:
-            message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
-        cells = (
-            str(record["run"]),
-            str(record.get("finished"))[:19].replace("T", " "),
-            str(record.get("status")),
-            str(record.get("exit_code")),
-            f"{rows[1] - rows[0]:,}",
-            _number(record.get("total_rows")),
-            f"{record.get('seconds', {}).get('total', 0):.1f}",
-            f"{drift['figure']:.3f}" if drift else "",
-            _number(drift.get("outside")),
-            _number(flagged.get("count")),
-            message,
-        )
-        lines.append(cells)
-    click.echo("\n".join(aligned(lines, [1, 2, 10])))
+    else:
+        click.echo("\n".join(aligned([_TITLES, *map(_cells, found)], [1, 2, 10])))
 
 
-_HEADER = (
-    "run", "finished (UTC)", "status", "exit", "new rows", "rows", "seconds", "drift", "outside", "flagged",
-    "message",
-)  # fmt: skip
-_MOST_CHARACTERS = 100  # of a message in the table
+def _cells(record: dict[str, Any]) -> tuple[str, ...]:
+    """A line of the table of runs; a record of a run that failed lacks some entries."""
+    rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
+    message = (record.get("message") or "").partition("\n")[0]
+    if len(message) > _MOST_CHARACTERS:
+        message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
+    return (
+        str(record["run"]),
+        str(record.get("finished"))[:19].replace("T", " "),
+        str(record.get("status")),
+        str(record.get("exit_code")),
+        f"{rows[1] - rows[0]:,}",
+        _number(record.get("total_rows")),
+        f"{record.get('seconds', {}).get('total', 0):.1f}",
+        f"{drift['figure']:.3f}" if drift else "",
+        _number(drift.get("outside")),
+        _number((record.get("flagged") or {}).get("count")),
+        message,
+    )
 
 
 def _number(value: int | None) -> str:

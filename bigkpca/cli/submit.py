@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "bigkpca submit --scheduler tcp://10.0.0.1:8786 --name nightly --wait run /shared/nightly.toml",
     allow_interspersed_args=False,  # what follows the command belongs to it
 )
-@option("--name", metavar="NAME", unset="the command and a number", help="Name shown by `bigkpca jobs`.")
+@option("--name", metavar="NAME", show_default="the command and a number", help="Name shown by `bigkpca jobs`.")
 @click.option("--wait", is_flag=True, help="Show the output of the command, and exit with its exit code.")
 @certificates
 @scheduler_option
@@ -58,7 +58,7 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786",
     "bigkpca jobs --scheduler tcp://10.0.0.1:8786 --wait nightly",
 )
-@option("--wait", metavar="NAME", unset="none", help="Show the output of a command, and exit with its exit code.")
+@option("--wait", metavar="NAME", help="Show the output of a command, and exit with its exit code.")
 @json_option
 @certificates
 @scheduler_option

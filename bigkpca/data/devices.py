@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bigkpca.errors import Array, DeviceMemoryError, SpecError
+from bigkpca.errors import Array, MemoryLimitError, SpecError
 from bigkpca.numerics.array_api import in_numpy, on_host, sent
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Device:
             getattr(import_module("torch"), self.name.partition(":")[0]).synchronize(self.name)  # e.g. torch.cuda
 
     def computing(self, function: Callable[[], T]) -> T:
-        """function() of a task, beside few others. Raises DeviceMemoryError if the memory of the device runs out."""
+        """function() of a task, beside few others. Raises MemoryLimitError if the memory of the device runs out."""
         try:
             with _at_work, self.current():
                 return function()
@@ -114,7 +114,7 @@ class Device:
                 raise
             full = _first_line(error)
         # Here, where no error refers to arrays on the device any more.
-        raise DeviceMemoryError(f"the memory of device={str(self)!r} is full ({full}): {_ADVICE}")
+        raise MemoryLimitError(f"the memory of device={str(self)!r} is full ({full}): {_ADVICE}")
 
 
 def _first_line(error: Exception) -> str:

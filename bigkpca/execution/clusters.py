@@ -17,7 +17,7 @@ from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.execution.engine import Engine, worker_here
 from bigkpca.execution.progress import Progress, within
 from bigkpca.execution.workers import compare_workers
-from bigkpca.spec.units import TIMEOUT, is_scheduler
+from bigkpca.spec.units import TIMEOUT, check_scheduler
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -168,8 +168,7 @@ _QUIET = "import logging; logging.getLogger('tornado.application').setLevel(logg
 def check_address(address: str) -> None:
     """Raise SpecError unless this can be the address of a scheduler, with certificates if it needs them."""
     scheme, _, host = address.rpartition("://")
-    if not is_scheduler(address):
-        raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
+    check_scheduler(address)
     if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
         raise SpecError(
             f"{address} does not use TLS, which the options or Dask's configuration require: use tls://{host}"

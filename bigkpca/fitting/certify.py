@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigkpca.errors import Array, RoundingError
+from bigkpca.errors import Array, DataError
 from bigkpca.numerics import precision
 from bigkpca.numerics.certificate import CONFIDENCE, Certificate
 from bigkpca.numerics.drawing import DrawnRows
@@ -100,9 +100,9 @@ def of_landmarks(
 
 
 def _check_trace(span: Span, coarse: float) -> None:
-    """Raise RoundingError if landmarks explain more than there is, beyond rounding."""
+    """Raise DataError if landmarks explain more than there is, beyond rounding."""
     if span.trace_error < -coarse:
-        raise RoundingError(
+        raise DataError(
             f"the landmarks explain {1 - span.trace_error / span.moments.trace:.9g} of Σ k(x, x), more than all of it: "
             "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise "
             "columns of very different size, or omit psd=True from a kernel function"

@@ -22,11 +22,9 @@ from bigkpca.data.sample_weights import BESIDE, LABELS, WEIGHTS
 from bigkpca.data.stores import AnyPath, expanded, is_path, last_name, store_of
 from bigkpca.errors import Array, CorruptionError, DataError, RepeatedRowsWarning, SpecError, warn
 from bigkpca.execution.progress import Progress, shown, shown_pass
-from bigkpca.ingesting.encoder import OF_TEXT, Column, Encoder, Missing
+from bigkpca.ingesting.encoder import OF_TEXT, Column, ColumnOptions, Encoder, Missing
 from bigkpca.ingesting.sources import (
-    Choice,
     Inputs,
-    count_of,
     encoder_of,
     open_inputs,
     pieces_of_arrays,
@@ -89,10 +87,9 @@ def ingest(
     are any, their labels y (n,) and weights sample_weight (n,).
 
     Axes of arrays after the first are flattened. Columns of tables are matched by name. Numbers and booleans are used
-    as they are; dates become days since 1970-01-01 (in UTC if they have a time zone), times of day and durations days,
-    and lists of numbers one column for each place. Repeating the call changes nothing, or finishes a run that was
-    stopped. One pass over the files is preceded by another one if categories, means or characters are learned. Memory
-    does not depend on the number of rows.
+    as they are; dates become days since 1970-01-01, in UTC if they have a time zone. Repeating the call changes
+    nothing, or finishes a run that was stopped. One pass over the files is preceded by another one if categories, means
+    or characters are learned. Memory does not depend on the number of rows.
 
     Parameters
     ----------
@@ -129,7 +126,7 @@ def ingest(
         How text is read: `delimiter`, `encoding`, `decimal_point`, `skip_rows`, `header` (False: there is none),
         `null_values` (besides the usual ones), `timestamp_parsers` (formats of dates), other options of
         `pyarrow.csv`, and `column_types`, a mapping such as {"zip": "string"} from columns to types of Arrow. Others
-        are found from the first megabyte.
+        are found from the first megabyte; whole numbers are read as float64.
     like : path, optional
         Use the columns, categories and means of this dataset. `append` always does so.
     block_rows : int, optional
@@ -170,23 +167,22 @@ def ingest(
         )
     if block_rows is not None and block_rows < 1:
         raise SpecError(f"block_rows={block_rows}: must be at least 1")
-    choice = Choice(_several(columns or ()), _several(drop), _several(categorical), max_categories, missing, text)
+    used, unused, codes = _several(columns or ()), _several(drop), _several(categorical)
+    options = ColumnOptions(used, unused, codes, max_categories, missing, text)
     model = destination if append else like
-    if model is not None and choice.changed:
+    if model is not None and options.changed:
         raise SpecError(f"{model} has the columns of a dataset: leave out all other options of columns")
     encoder = None if model is None else _encoder_at(expanded(model))
     beside = {LABELS: labels, WEIGHTS: sample_weight}
     many = sources if isinstance(sources, list | tuple) else [sources]
     of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
     names = [str(each) for each in beside.values() if is_path(each)]
-    reading = CsvOptions(csv or {}, (*choice.categorical, text, *of_text), names)
+    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), names)
     with ExitStack() as scratch:
-        inputs = open_inputs(many, beside, reading, scratch, progress)
-        paths = [str(each["path"]) for each in inputs.identity if each["path"] is not None]
-        out = group_path(destination, *paths, *map(expanded, filter(is_path, many)))
+        inputs = open_inputs(many, beside, reading, scratch, progress.note)
         request = {
             "sources": inputs.identity,
-            "options": choice.changed | {kind.option: name for kind, name in inputs.named.items()},
+            "options": options.changed | {kind.option: name for kind, name in inputs.named.items()},
             "csv": {name: repr(value) for name, value in (csv or {}).items()},
             "member": member,
         }
@@ -197,6 +193,8 @@ def ingest(
             "like": None if like is None else store_of(expanded(like)).absolute(expanded(like)),
             "block_rows": block_rows,
         }
+        read = [str(each["path"]) for each in inputs.identity if each["path"] is not None]
+        out = group_path(destination, *read, *map(expanded, filter(is_path, many)))
         path = store_of(out).absolute(out)
         if append:
             opening = output.growing(path, record, progress.note)
@@ -207,7 +205,7 @@ def ingest(
             if done := place.done or repeated:
                 place.release()
             else:
-                _make(place, inputs, choice, encoder, request, progress)
+                _make(place, inputs, options, encoder, request, progress)
     about = _finished(path)
     if done and append and (frames := [each["table"] for each in inputs.identity if each["path"] is None]):
         warn(
@@ -253,55 +251,53 @@ def _encoder_at(path: str) -> Encoder | None:
 def _make(
     place: Output,
     inputs: Inputs,
-    choice: Choice,
-    encoder: Encoder | None,
+    options: ColumnOptions,
+    known: Encoder | None,
     request: Mapping[str, Any],
     progress: Progress,
 ) -> None:
     """Write all rows, and publish them. Text and gzip cannot be read from the middle, so an interrupted run starts from
     the first row."""
     try:
-        encoder = _encoder(place, inputs, choice, encoder, progress)
-        about = _filled(place, inputs, encoder, progress)
+        _check_kind(place, inputs, options, known)
+        if known is None and inputs.of_tables:
+            known = encoder_of(inputs, options, place.record["dtype"], progress)
+        about = _filled(place, inputs, known, progress)
     except BaseException as error:
         place.discard()  # so that others can be ingested
         if isinstance(error, DataError | CorruptionError):
             inputs.check_unchanged()  # a file that changes between passes can have values that the first did not see
         raise
     inputs.check_unchanged()
-    (entry,), sources = about["provenance"], request["sources"]
     if place.before is None:
-        place.publish(about | {"sources": sources})
+        place.publish(about | {"sources": request["sources"]})
         return
+    (entry,) = about["provenance"]
     joined = {
         "provenance": [*place.before["provenance"], entry | {"request": request}],
-        "sources": [*place.before["sources"], *sources],
+        "sources": [*place.before["sources"], *request["sources"]],
     }
     place.publish(about | joined)
 
 
-def _encoder(
-    place: Output, inputs: Inputs, choice: Choice, known: Encoder | None, progress: Progress
-) -> Encoder | None:
-    """The encoder of the rows; None for arrays. Raises SpecError for options that they do not have."""
+def _check_kind(place: Output, inputs: Inputs, options: ColumnOptions, known: Encoder | None) -> None:
+    """Raise SpecError for options, or columns of a known dataset, that arrays or these tables do not have."""
     where = inputs.opened[0].where
-    of_dataset = place.before is not None or place.record["like"] is not None
     if not inputs.of_tables:
-        if choice.changed:
+        if options.changed:
             raise SpecError(f"{where} is an array of numbers: options of columns are for tables")
         if known is not None or place.record["like"] is not None:
             raise SpecError(f"{where} is an array, whose columns have no names: ingest a table, without like")
-        return None
+        return
     if place.record["member"] is not None:
         raise SpecError(f"{where} is a table, which has no members: leave out member (--member)")
-    if not of_dataset:
-        return encoder_of(inputs.opened, choice, list(inputs.named.values()), place.record["dtype"], progress)
     if known is None:
-        raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
+        if place.before is not None or place.record["like"] is not None:
+            raise SpecError(f"{where} is a table, but the dataset was made of arrays: ingest arrays")
+        return
     for table in inputs.opened:
         if lacking := [column.name for column in known.columns if column.name not in table.names]:
             raise SpecError(f"{table.where} lacks the columns {', '.join(map(repr, lacking[:8]))} of the dataset")
-    return known
 
 
 def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Progress) -> dict[str, Any]:
@@ -321,7 +317,7 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
     x, beside = _Chunks(place, "x", start), {name: _Chunks(place, name, start) for name in heads}
-    with shown_pass(progress, "ingest", count_of(inputs.opened)) as advance:
+    with shown_pass(progress, "ingest", inputs.rows) as advance:
         for piece in pieces:
             x.add(piece.X)
             for kind, values in piece.beside.items():
@@ -332,17 +328,23 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
                 beside[kind.array].add(_codes(values, codes))
     for each in (x, *beside.values()):
         each.flush()
-    for kind in BESIDE:
-        if kind.array in beside and (count := beside[kind.array].stop - start) != x.stop - start:
-            where = inputs.separate[kind].where
-            raise SpecError(f"{where} holds {count:,} {kind.noun}s for {x.stop - start:,} rows: it needs one for each")
+    rows = x.stop - start
+    for kind, file in inputs.separate.items():
+        if (count := beside[kind.array].stop - start) != rows:
+            raise SpecError(f"{file.where} holds {count:,} {kind.noun}s for {rows:,} rows: it needs one for each")
     names = [last_name(each["path"] or each["table"]) for each in inputs.identity]
-    entry = {"sources": names, "rows": [start, x.stop]}
-    found = {"rows": x.stop, "columns": first.X.shape[1], "arrays": ["x", *heads], "provenance": [entry]}
-    found |= {"row_shape": list(first.row_shape)} | ({"categories": list(codes)} if codes else {})
-    if encoder is None:
-        return found
-    return found | {"column_names": list(encoder.names), "encoding": encoder.to_json()}
+    found = {
+        "rows": x.stop,
+        "columns": first.X.shape[1],
+        "row_shape": list(first.row_shape),
+        "arrays": ["x", *heads],
+        "provenance": [{"sources": names, "rows": [start, x.stop]}],
+    }
+    if codes:
+        found["categories"] = list(codes)
+    if encoder is not None:
+        found |= {"column_names": list(encoder.names), "encoding": encoder.to_json()}
+    return found
 
 
 def _with_first(pieces: Iterator[Any], where: str) -> tuple[Any, Iterator[Any]]:
@@ -364,26 +366,21 @@ def _create(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
 def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
     """Raise SpecError for rows, or values beside them, that cannot be added to a dataset."""
     path, about = place.path, _finished(place.path)
-    x, given = groups.open_array(f"{path}/x"), place.record["block_rows"]
-    pairs: dict[str, tuple[Any, Any]] = {
-        "columns": (X.shape[1], x.shape[1]),
-        "dtype": (X.dtype.name, x.dtype.name),
-        "block_rows": (given or x.chunks[0], x.chunks[0]),
-    }
+    x = groups.open_array(f"{path}/x")
+    there: dict[str, Any] = {"columns": x.shape[1], "dtype": x.dtype.name, "block_rows": x.chunks[0]}
+    here: dict[str, Any] = {"columns": X.shape[1], "dtype": X.dtype.name, "block_rows": place.record["block_rows"]}
+    here["block_rows"] = here["block_rows"] or x.chunks[0]
     for kind in BESIDE:
-        there = "none"
+        there[kind.option] = here[kind.option] = "none"
         if kind.array in about["arrays"]:
-            there = (
-                "text"
-                if kind is LABELS and "categories" in about
-                else groups.open_array(f"{path}/{kind.array}").dtype.name
-            )
-        values = beside.get(kind.array)
-        here = "none" if values is None else "text" if values.dtype.kind == "U" else values.dtype.name
-        pairs[kind.option] = here, there
-    for what, (here, there) in pairs.items():
-        if here != there:
-            raise SpecError(f"{path}: cannot append, since {what} is {there} there and {here} in the new rows")
+            of_text = kind is LABELS and "categories" in about
+            there[kind.option] = "text" if of_text else groups.open_array(f"{path}/{kind.array}").dtype.name
+        if kind.array in beside:
+            dtype = beside[kind.array].dtype
+            here[kind.option] = "text" if dtype.kind == "U" else dtype.name
+    for what, of_new in here.items():
+        if of_new != there[what]:
+            raise SpecError(f"{path}: cannot append, since {what} is {there[what]} there and {of_new} in the new rows")
 
 
 class _Chunks:

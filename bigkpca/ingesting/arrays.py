@@ -27,12 +27,11 @@ from bigkpca.errors import (
     BigKPCAError,
     CorruptionError,
     DataError,
-    IncompleteError,
     MemoryLimitError,
     SpecError,
-    may_pass,
     require,
     unknown_name,
+    unreadable,
 )
 
 MOST_BYTES = 300_000_000  # that a reader holds at once: a row, a chunk of HDF5, a member that is stored by columns
@@ -125,8 +124,8 @@ def _decoding(path: Path) -> Iterator[None]:
 
 def undecodable(path: Path | str, error: Exception) -> BigKPCAError:
     """What it means that a file cannot be read or decoded."""
-    if isinstance(error, OSError) and may_pass(error):
-        return IncompleteError(f"{path} cannot be read for the moment ({error}): run the same command again")
+    if isinstance(error, OSError) and error.errno is not None:
+        return unreadable(error, str(path))
     return CorruptionError(f"{path} does not decode ({error}): is it truncated? Fetch it again")
 
 

@@ -6,8 +6,6 @@ rows that are added later.
 | number | integers, floats, decimals | itself |
 | boolean | bool | 0 and 1 |
 | date | dates, timestamps | days since 1970-01-01, in UTC if it has a time zone |
-| time | times of day, durations | days |
-| list | lists of numbers, all of one length | one column for each place |
 | category | anything that `categorical` names | one column of 0 and 1 for each category |
 | characters | the text that `text` names | one column for each place: the number of the character, 0 behind the last |
 """
@@ -18,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from bigkpca.errors import Array, DataError
+from bigkpca.errors import Array, DataError, SpecError, unknown_name
 
-Kind = Literal["number", "boolean", "date", "time", "list", "category", "characters"]
+Kind = Literal["number", "boolean", "date", "category", "characters"]
 Missing = Literal["refuse", "mean"]
 OF_TEXT = ("category", "characters")
 OTHER = "(other)"
@@ -36,12 +34,42 @@ _DAY = 86_400
 _CLEAN = "or clean the table first, e.g. in DuckDB: COPY (SELECT ... FROM 'table.csv') TO 'clean.parquet'"
 
 
-class Fault(NamedTuple):
-    """Why a value of a column cannot be used: its place in the batch, what it is, and what to do."""
+@dataclass(frozen=True)
+class ColumnOptions:
+    """How the columns of tables become numbers: see `ingest`."""
 
-    place: int
-    what: str
-    advice: str
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    max_categories: int | None = None
+    missing: Missing = "refuse"
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.columns and self.drop:
+            raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
+        if self.missing not in ("refuse", "mean"):
+            raise unknown_name("missing", self.missing, ["refuse", "mean"])
+        if self.max_categories is not None and (self.max_categories < 1 or not self.categorical):
+            raise SpecError(
+                f"max_categories={self.max_categories} limits categories: give at least 1, and name their columns with "
+                "categorical"
+            )
+        if self.text is not None and (self.columns or self.drop or self.categorical):
+            raise SpecError("text makes rows of the characters of one column: leave out columns, drop and categorical")
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that differ from their defaults, JSON-ready."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value != getattr(ColumnOptions, name)
+        }
+
+
+class _Unusable(Exception):
+    """A value without a number: its place in the batch, what it is, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +77,8 @@ class Column:
     """How one column of a table becomes columns of numbers.
 
     arrow: its Arrow type. categories: the texts that each have a column, or the characters, numbered from 1. length: of
-    lists and of the longest text. fills: what replaces a missing value in each column of numbers; empty if missing
-    values are refused. missing: the number of such values in the rows from which the fills were learned.
+    the longest text. fills: what replaces a missing value in each column of numbers; empty if missing values are
+    refused. missing: the number of such values in the rows from which the fills were learned.
     """
 
     name: str
@@ -66,7 +94,7 @@ class Column:
         """Names of its columns of numbers."""
         if self.kind == "category":
             return tuple(f"{self.name}={each}" for each in self.categories)
-        if self.kind in ("list", "characters"):
+        if self.kind == "characters":
             return tuple(f"{self.name}[{place}]" for place in range(self.length))
         return (self.name,)
 
@@ -78,38 +106,27 @@ class Column:
     @property
     def unit(self) -> str | None:
         """The unit of its numbers, if it differs from that of the table."""
-        return {"date": "days since 1970-01-01", "time": "days"}.get(self.kind)
+        return "days since 1970-01-01" if self.kind == "date" else None
 
     @property
     def as_words(self) -> str:
         """What it becomes, in words."""
-        if self.kind == "category":
-            return f"{len(self.categories):,} columns of 0 and 1"
-        if self.kind in ("list", "characters"):
-            return f"{self.length:,} columns"
-        return self.unit or {"boolean": "0 and 1"}.get(self.kind, "numbers")
+        if self.kind in OF_TEXT:
+            return f"{self.width:,} columns" + " of 0 and 1" * (self.kind == "category")
+        return self.unit or ("0 and 1" if self.kind == "boolean" else "numbers")
 
-    def encode(self, values: Any) -> tuple[Array, Fault | None]:
-        """The numbers (k, columns of numbers) of an Arrow array, and the first value that has none."""
-        numbers, missing, fault = _ENCODERS[self.kind](values, self)
-        if missing.any() and self.fills:
+    def encode(self, values: Any) -> Array:
+        """The numbers (k, columns of numbers) of an Arrow array."""
+        numbers, missing = _ENCODERS[self.kind](values, self)
+        if missing.any():
+            if not self.fills:
+                more = f", as are {missing.sum() - 1:,} values after it" if missing.sum() > 1 else ""
+                advice = f"use missing='mean' (--missing mean), leave the column out with drop (--drop), {_CLEAN}"
+                raise _Unusable(int(np.argmax(missing)), f"missing{more}", advice)
             numbers = np.where(missing[:, None], self.fills, numbers)
-        elif missing.any() and fault is None:
-            more = f", as are {missing.sum() - 1:,} values after it" if missing.sum() > 1 else ""
-            advice = f"use missing='mean' (--missing mean), leave the column out with drop (--drop), {_CLEAN}"
-            fault = Fault(int(np.argmax(missing)), f"missing{more}", advice)
-        if fault is None and numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-            fault = Fault(int(np.argmin(np.isfinite(numbers).all(axis=1))), "infinite", f"remove its row, {_CLEAN}")
-        return numbers, fault
-
-    def to_json(self) -> dict[str, Any]:
-        """The column as a dataset stores it."""
-        return {**vars(self), "categories": list(self.categories), "fills": list(self.fills)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Column:
-        """The column that `to_json` described."""
-        return cls(**{**values, "categories": tuple(values["categories"]), "fills": tuple(values["fills"])})
+        if numbers.dtype.kind == "f" and not (finite := np.isfinite(numbers).all(axis=1)).all():
+            raise _Unusable(int(np.argmin(finite)), "infinite", f"remove its row, {_CLEAN}")
+        return numbers
 
 
 def kind_of(arrow: Any) -> Kind | None:
@@ -120,19 +137,14 @@ def kind_of(arrow: Any) -> Kind | None:
         return "number"
     if types.is_boolean(arrow):
         return "boolean"
-    if types.is_date(arrow) or types.is_timestamp(arrow):
-        return "date"
-    if types.is_time(arrow) or types.is_duration(arrow):
-        return "time"
-    lists = types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow)
-    return "list" if lists and kind_of(arrow.value_type) == "number" else None
+    return "date" if types.is_date(arrow) or types.is_timestamp(arrow) else None
 
 
 def dtype_of(column: Column, arrow: Any) -> np.dtype[Any]:
     """The dtype of the numbers of a column of this Arrow type."""
     import pyarrow as pa
 
-    found = column.encode(pa.nulls(0, arrow))[0].dtype
+    found = column.encode(pa.nulls(0, arrow)).dtype
     return np.result_type(found, np.float32) if column.fills else found
 
 
@@ -150,7 +162,7 @@ def texts_of(values: Any) -> Any:
     return values.cast(pa.large_string())
 
 
-_Encoded = tuple[Array, Array, Fault | None]
+# Functions that encode an Arrow array as numbers (k, columns of numbers), and say which values are missing (k,).
 
 
 def _missing(values: Any) -> Array:
@@ -158,7 +170,7 @@ def _missing(values: Any) -> Array:
     return found
 
 
-def _numbers(values: Any, column: Column) -> _Encoded:
+def _numbers(values: Any, column: Column) -> tuple[Array, Array]:
     import pyarrow as pa
 
     if pa.types.is_boolean(values.type):
@@ -168,54 +180,39 @@ def _numbers(values: Any, column: Column) -> _Encoded:
     missing = _missing(values)
     found: Array = values.fill_null(0).to_numpy(zero_copy_only=False)
     found = np.where(missing, found.dtype.type(0), found) if missing.any() else found
-    return found[:, None], missing, None
+    return found[:, None], missing
 
 
-def _days(values: Any, column: Column) -> _Encoded:
+def _days(values: Any, column: Column) -> tuple[Array, Array]:
     import pyarrow as pa
 
     of_days = pa.types.is_date32(values.type)
     a_day = 1 if of_days else _DAY * _UNITS["ms" if pa.types.is_date64(values.type) else values.type.unit]
-    width = pa.int32() if of_days or pa.types.is_time32(values.type) else pa.int64()
-    found: Array = values.cast(width).fill_null(0).to_numpy(zero_copy_only=False)
-    return found[:, None] / a_day, _missing(values), None
+    whole = values.cast(pa.int32() if of_days else pa.int64())
+    found: Array = whole.fill_null(0).to_numpy(zero_copy_only=False)
+    return found[:, None] / a_day, _missing(values)
 
 
-def _lists(values: Any, column: Column) -> _Encoded:
-    import pyarrow.compute as pc
-
-    missing = _missing(values)
-    lengths = pc.list_value_length(values).fill_null(column.length).to_numpy(zero_copy_only=False)
-    if (lengths != column.length).any():
-        place = int(np.argmax(lengths != column.length))
-        what = f"a list of {lengths[place]:,} numbers, where the first one has {column.length:,}"
-        return np.zeros((len(values), column.length)), missing, Fault(place, what, f"leave its row out, {_CLEAN}")
-    inner, absent, _ = _numbers(values.flatten(), column)
-    found = np.zeros((len(values), column.length), inner.dtype)
-    found[~missing] = inner.reshape(-1, column.length)
-    missing[np.flatnonzero(~missing)[absent.reshape(-1, column.length).any(axis=1)]] = True
-    return found, missing, None
-
-
-def _categories(values: Any, column: Column) -> _Encoded:
+def _categories(values: Any, column: Column) -> tuple[Array, Array]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     texts = texts_of(values)
     found = pc.index_in(texts, pa.array(column.categories, texts.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    missing, fault = _missing(texts), None
+    missing = _missing(texts)
     if column.categories[-1:] == (OTHER,):
         found = np.where((found < 0) & ~missing, len(column.categories) - 1, found)
     if (unknown := (found < 0) & ~missing).any():
         place = int(np.argmax(unknown))
         what = f"{texts[place].as_py()!r:.60}, not one of the {len(column.categories):,} categories of the dataset"
-        fault = Fault(place, what, "remove its row, or make a new dataset with max_categories, where it is '(other)'")
+        advice = "remove its row, or make a new dataset with max_categories, where it is '(other)'"
+        raise _Unusable(place, what, advice)
     numbers = np.zeros((len(found), len(column.categories)), np.uint8)
     numbers[np.flatnonzero(found >= 0), found[found >= 0]] = 1
-    return numbers, missing, fault
+    return numbers, missing
 
 
-def _characters(values: Any, column: Column) -> _Encoded:
+def _characters(values: Any, column: Column) -> tuple[Array, Array]:
     import pyarrow.compute as pc
 
     texts = texts_of(values)
@@ -225,22 +222,18 @@ def _characters(values: Any, column: Column) -> _Encoded:
     known = np.array([0, *map(ord, column.categories)], np.uint32)
     codes = np.minimum(np.searchsorted(known, points), len(known) - 1)
     longer = pc.utf8_length(texts).fill_null(0).to_numpy(zero_copy_only=False) > column.length
-    strange, fault = (known[codes] != points).any(axis=1) | longer, None
-    if strange.any():
+    if (strange := (known[codes] != points).any(axis=1) | longer).any():
         place = int(np.argmax(strange))
-        what = (
-            f"{texts[place].as_py()!r:.40}, longer than the {column.length} characters of the dataset, or with others"
-        )
-        fault = Fault(place, what, "remove its row, or make a new dataset")
-    return codes.astype(np.min_scalar_type(len(column.categories))), _missing(texts), fault
+        seen = f"{column.length} characters of the dataset"
+        what = f"{texts[place].as_py()!r:.40}, longer than the {seen}, or with others"
+        raise _Unusable(place, what, "remove its row, or make a new dataset")
+    return codes.astype(np.min_scalar_type(len(column.categories))), _missing(texts)
 
 
 _ENCODERS = {
     "number": _numbers,
     "boolean": _numbers,
     "date": _days,
-    "time": _days,
-    "list": _lists,
     "category": _categories,
     "characters": _characters,
 }
@@ -254,46 +247,48 @@ class Encoder:
     dtype: np.dtype[Any]
 
     @property
-    def width(self) -> int:
-        """The number of columns of numbers."""
-        return sum(column.width for column in self.columns)
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of numbers."""
+        return tuple(name for column in self.columns for name in column.names)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(name for column in self.columns for name in column.names)
+    def width(self) -> int:
+        """Their number."""
+        return sum(column.width for column in self.columns)
 
     def encode(self, batch: Any, where: str, first: int) -> Array:
         """The numbers of a batch, (k, columns of numbers), whose first row has this number in `where`. Raises DataError
-        that names the first unusable value of each column."""
-        found, faults, at = np.empty((len(batch), self.width), self.dtype), [], 0
+        that names the first unusable value."""
+        found, at = np.empty((len(batch), self.width), self.dtype), 0
         for column in self.columns:
-            arrow = batch.schema.field(column.name).type
-            if column.kind not in OF_TEXT and kind_of(arrow) != column.kind:
+            values = batch.column(column.name)
+            if column.kind not in OF_TEXT and kind_of(values.type) != column.kind:
                 raise DataError(
-                    f"{where}: column {column.name!r} is of type {arrow}, and of kind {column.kind} in the dataset: "
-                    "convert it first"
+                    f"{where}: column {column.name!r} is of type {values.type}, and of kind {column.kind} in the "
+                    "dataset: convert it first"
                 )
-            numbers, fault = column.encode(batch.column(column.name))
-            stop = at + column.width
-            found[:, at:stop] = cast(numbers, self.dtype, first, where, column.name)
-            at = stop
-            if fault is not None:
-                row = f"row {first + fault.place:,} (counted from 0)"
-                faults.append((f"{row} of column {column.name!r} is {fault.what}", fault.advice))
-        if faults:
-            advice = dict.fromkeys(advice for _, advice in faults)
-            raise DataError(f"{where}: {'; '.join(text for text, _ in faults[:5])}: {'; '.join(advice)}")
+            try:
+                numbers = column.encode(values)
+            except _Unusable as error:
+                place, what, advice = error.args
+                row = f"row {first + place:,} (counted from 0)"
+                raise DataError(f"{where}: {row} of column {column.name!r} is {what}: {advice}") from None
+            found[:, at : at + column.width] = cast(numbers, self.dtype, first, where, column.name)
+            at += column.width
         return found
 
     def to_json(self) -> dict[str, Any]:
         """The encoder as a dataset stores it."""
-        return {"dtype": self.dtype.name, "columns": [column.to_json() for column in self.columns]}
+        return {"dtype": self.dtype.name, "columns": [dict(vars(column)) for column in self.columns]}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Encoder:
         """The encoder that `to_json` described."""
-        return cls(tuple(map(Column.from_json, values["columns"])), np.dtype(values["dtype"]))
+        columns = [
+            Column(**{**each, "categories": tuple(each["categories"]), "fills": tuple(each["fills"])})
+            for each in values["columns"]
+        ]
+        return cls(tuple(columns), np.dtype(values["dtype"]))
 
 
 def cast(X: Array, dtype: np.dtype[Any], first: int, where: str, name: str | None = None) -> Array:
@@ -333,21 +328,20 @@ def _whole_numbers_of(dtype: np.dtype[Any]) -> tuple[int, int]:
 class _Learner:
     """What one pass over a column finds: counts of its texts, its characters, or its sum."""
 
-    def __init__(self, column: Column, missing: Missing, max_categories: int | None) -> None:
-        self.column, self._fills, self._most = column, missing == "mean", max_categories
+    def __init__(self, column: Column, options: ColumnOptions) -> None:
+        self.column, self._fills, self._most = column, options.missing == "mean", options.max_categories
         self._counts: Counter[str] = Counter()
-        self._longest = 0
-        self._total: Array | float = 0.0
-        self._rows = self._missing = 0
+        self._longest = self._rows = self._missing = 0
+        self._total = 0.0
 
     def see(self, values: Any) -> None:
         """Learn from an Arrow array."""
         import pyarrow.compute as pc
 
         if self.column.kind not in OF_TEXT:
-            numbers, missing, fault = _ENCODERS[self.column.kind](values, self.column)
-            if fault is None and np.isfinite(numbers).all():  # otherwise, the pass that encodes reports it
-                self._total = self._total + numbers[~missing].sum(axis=0, dtype=np.float64)
+            numbers, missing = _ENCODERS[self.column.kind](values, self.column)
+            if np.isfinite(numbers).all():  # otherwise, the pass that encodes reports it
+                self._total += float(numbers[~missing].sum(dtype=np.float64))
                 self._rows += int((~missing).sum())
                 self._missing += int(missing.sum())
             return
@@ -373,7 +367,7 @@ class _Learner:
         if self.column.kind == "characters":
             return replace(self.column, categories=tuple(sorted(self._counts)), length=self._longest)
         if self.column.kind != "category":
-            return replace(self.column, fills=tuple(np.ravel(self._total / self._rows).tolist()), missing=self._missing)
+            return replace(self.column, fills=(self._total / self._rows,), missing=self._missing)
         if self._most is None and len(self._counts) > MOST_CATEGORIES:
             raise DataError(
                 f"column {self.column.name!r} has {len(self._counts):,} different values: keep the most frequent as "
@@ -391,16 +385,11 @@ class _Learner:
 
 
 def learned(
-    columns: tuple[Column, ...],
-    batches: Iterable[Any],
-    missing: Missing,
-    max_categories: int | None,
-    advance: Callable[[int], None],
+    columns: tuple[Column, ...], batches: Iterable[Any], options: ColumnOptions, advance: Callable[[int], None]
 ) -> tuple[Column, ...]:
     """The columns with their categories, characters and means: one pass over the batches."""
-    to_learn = [
-        _Learner(column, missing, max_categories) for column in columns if missing == "mean" or column.kind in OF_TEXT
-    ]
+    fills = options.missing == "mean"
+    to_learn = [_Learner(column, options) for column in columns if fills or column.kind in OF_TEXT]
     for batch in batches:
         for each in to_learn:
             each.see(batch.column(each.column.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,17 @@ from bigkpca.errors import (
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting import arrays, tables
 from bigkpca.ingesting.arrays import ArrayFile
-from bigkpca.ingesting.encoder import Column, Encoder, Missing, cast, dtype_of, kind_of, learned, texts_of
+from bigkpca.ingesting.encoder import (
+    OF_TEXT,
+    Column,
+    ColumnOptions,
+    Encoder,
+    cast,
+    dtype_of,
+    kind_of,
+    learned,
+    texts_of,
+)
 from bigkpca.ingesting.tables import CsvOptions, Table
 
 
@@ -40,39 +50,6 @@ class Piece(NamedTuple):
     X: Array
     beside: Mapping[Beside, Array]
     row_shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """How the columns of tables become numbers: see `ingest`."""
-
-    columns: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    max_categories: int | None = None
-    missing: Missing = "refuse"
-    text: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.columns and self.drop:
-            raise SpecError("columns lists the columns to keep, and drop those to leave out: use only one of them")
-        if self.missing not in ("refuse", "mean"):
-            raise unknown_name("missing", self.missing, ["refuse", "mean"])
-        if self.max_categories is not None and self.max_categories < 1:
-            raise SpecError(f"max_categories={self.max_categories}: must be at least 1")
-        if self.max_categories is not None and not self.categorical:
-            raise SpecError("max_categories limits categories: name their columns with categorical")
-        if self.text is not None and (self.columns or self.drop or self.categorical):
-            raise SpecError("text makes rows of the characters of one column: leave out columns, drop and categorical")
-
-    @property
-    def changed(self) -> dict[str, Any]:
-        """The options that differ from their defaults, JSON-ready."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-            if value != getattr(Choice, name)
-        }
 
 
 @dataclass(frozen=True)
@@ -90,6 +67,12 @@ class Inputs:
         """Whether these are tables."""
         return isinstance(self.opened[0], Table)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows, for progress; 0 if some have to be read to be counted."""
+        counts = [each.rows for each in self.opened]
+        return 0 if 0 in counts else sum(counts)
+
     def check_unchanged(self) -> None:
         """Raise IncompleteError if a file is no longer the one that was opened."""
         for each in self.identity:
@@ -103,7 +86,11 @@ def _identity(path: str | Path) -> dict[str, Any]:
 
 
 def open_inputs(
-    sources: Sequence[Any], beside: Mapping[Beside, Any], csv: CsvOptions, scratch: ExitStack, progress: Progress
+    sources: Sequence[Any],
+    beside: Mapping[Beside, Any],
+    csv: CsvOptions,
+    scratch: ExitStack,
+    note: Callable[[str], None],
 ) -> Inputs:
     """Open what the user passed. Raises SpecError for what does not exist, has no known format, or is partly arrays and
     partly tables."""
@@ -115,7 +102,7 @@ def open_inputs(
         if is_path(source):
             files, folder, others = _files_at(source)
             if others:
-                progress.note(f"leaving out {', '.join(others[:5])}: no format that can be ingested")
+                note(f"leaving out {', '.join(others[:5])}: no format that can be ingested")
             opened += _opened(files, folder, csv, scratch)
             identity += map(_identity, files)
         else:
@@ -127,19 +114,21 @@ def open_inputs(
             identity.append({"path": None, "table": called, "sha256": digest})
     if len({type(each) for each in opened}) > 1:
         raise SpecError("some inputs are arrays and some are tables: make a dataset of each kind")
-    for each in opened:
-        for note in each.notes if isinstance(each, Table) else ():
-            progress.note(f"{each.where}: {note}")
+    for table in opened if isinstance(opened[0], Table) else ():
+        for text in table.notes:
+            note(f"{table.where}: {text}")
     separate, named = dict[Beside, ArrayFile | Table](), dict[Beside, str]()
     for kind, name in beside.items():
-        if name is not None and not is_path(name):
+        if name is None:
+            continue
+        if not is_path(name):
             raise SpecError(
                 f"{kind.option} is of type {type(name).__name__}: name a column, or give the path of a file"
             )
-        if name is not None and os.path.isfile(file := os.path.expanduser(name)):
+        if os.path.isfile(file := os.path.expanduser(name)):
             (separate[kind],) = _opened([Path(file)], None, csv, scratch)
             identity.append(_identity(file))
-        elif name is not None:
+        else:
             named[kind] = os.fspath(name)
     if len(set(named.values())) < len(named):
         raise SpecError(f"{' and '.join(kind.option for kind in named)} name the same column: name different ones")
@@ -171,8 +160,7 @@ def _opened(
     paths: Sequence[Path], folder: Path | None, csv: CsvOptions, scratch: ExitStack
 ) -> list[ArrayFile] | list[Table]:
     """Files of arrays, each by itself, or the table of files of one format."""
-    found = [arrays.opened(path) for path in paths]
-    files = [each for each in found if each is not None]
+    files = [each for each in map(arrays.opened, paths) if each is not None]
     if len(files) == len(paths):
         return files
     formats = {tables.format_of(path) for path in paths}
@@ -204,10 +192,8 @@ def storable(dtype: Any) -> np.dtype[Any]:
 def _checked(kind: Beside, values: Array, first: int, where: str) -> Array:
     """Values beside the rows from this row on, weights as float64. Raises DataError for what cannot be labels or
     weights."""
-    known = (values.dtype.kind in "buif" and values.dtype.itemsize <= 8) or (
-        values.dtype.kind == "U" and kind is LABELS
-    )
-    if values.ndim != 1 or not known:
+    numbers = values.dtype.kind in "buif" and values.dtype.itemsize <= 8
+    if values.ndim != 1 or not (numbers or (values.dtype.kind == "U" and kind is LABELS)):
         wanted = "numbers or text" if kind is LABELS else "numbers"
         raise DataError(f"{where} has the type {values.dtype}: {kind.noun}s are {wanted}, one for each row")
     if kind is WEIGHTS:
@@ -228,9 +214,8 @@ def pieces_of_arrays(
         name = file.chosen(member, beside.values())
         stored, where, first = file.arrays[name], file.place(name), 0
         check_numeric(stored.dtype, where)
-        n, width = check_shape(
-            (*stored.shape[:1], math.prod(stored.shape[1:])) if stored.shape[1:] else stored.shape, where
-        )
+        flat = (stored.shape[0], math.prod(stored.shape[1:])) if stored.shape[1:] else stored.shape
+        n, width = check_shape(flat, where)
         own_dtype = stored.dtype.newbyteorder("=")
         if dtype is None and wanted is not None and own_dtype != wanted:
             raise SpecError(
@@ -289,47 +274,39 @@ def _values_of(kind: Beside, values: Any, name: str, first: int, where: str) -> 
     return _checked(kind, found, first, f"{where}, column {name!r}")
 
 
-def encoder_of(
-    found: Sequence[Table], choice: Choice, beside: Sequence[str], dtype: str | None, progress: Progress
-) -> Encoder:
+def encoder_of(inputs: Inputs, options: ColumnOptions, dtype: str | None, progress: Progress) -> Encoder:
     """The encoder of these tables: one pass over them, if there is something to learn. Raises SpecError for tables of
     other columns than the first."""
-    first = found[0]
-    for table in found[1:]:
+    first, *others = inputs.opened
+    for table in others:
         if apart := names_apart(sorted(table.names), sorted(first.names), first.where):
             raise SpecError(f"{table.where} {apart}: all tables must have the same columns")
-    columns = _columns_of(first, choice, beside)
+    columns = _columns_of(first, options, list(inputs.named.values()))
     names = [column.name for column in columns]
-    if choice.missing == "mean" or any(column.kind in ("category", "characters") for column in columns):
-        with shown_pass(progress, "inspecting columns", count_of(found)) as advance:
-            batches = (batch for table in found for _, _, batch in table.batches(names))
-            columns = learned(columns, batches, choice.missing, choice.max_categories, advance)
+    if options.missing == "mean" or any(column.kind in OF_TEXT for column in columns):
+        with shown_pass(progress, "inspecting columns", inputs.rows) as advance:
+            batches = (batch for table in inputs.opened for _, _, batch in table.batches(names))
+            columns = learned(columns, batches, options, advance)
     dtypes = [dtype_of(column, first.schema.field(column.name).type) for column in columns]
     return Encoder(columns, storable(dtype or np.result_type(*dtypes)))
 
 
-def count_of(found: Sequence[ArrayFile | Table]) -> int:
-    """The number of rows, for progress; 0 if some have to be read to be counted."""
-    counts = [each.rows for each in found]
-    return 0 if 0 in counts else sum(counts)
-
-
-def _columns_of(table: Table, choice: Choice, beside: Sequence[str]) -> tuple[Column, ...]:
+def _columns_of(table: Table, options: ColumnOptions, beside: Sequence[str]) -> tuple[Column, ...]:
     """The columns of a table that become numbers. Raises SpecError for names that it does not have, DataError for types
     that have no numbers."""
-    text = choice.text or (table.text if table.text not in beside else None)
-    for name in (*choice.columns, *choice.drop, *choice.categorical, *filter(None, [text]), *beside):
+    text = options.text or (table.text if table.text not in beside else None)
+    for name in (*options.columns, *options.drop, *options.categorical, *filter(None, [text]), *beside):
         if name not in table.names:
             raise unknown_name(f"column of {table.where}", name, table.names)
-    free = [name for name in table.names if name not in beside and name not in choice.drop]
+    free = [name for name in table.names if name not in beside and name not in options.drop]
     found, unfit = [], []
-    for name in [text] if text else choice.columns or free:
+    for name in [text] if text else options.columns or free:
         arrow = table.schema.field(name).type
-        kind = "characters" if text else "category" if name in choice.categorical else kind_of(arrow)
+        kind = "characters" if text else "category" if name in options.categorical else kind_of(arrow)
         if kind is None:
             unfit.append(name)
         else:
-            found.append(Column(name, kind, str(arrow), length=_length_of(name, table) if kind == "list" else 1))
+            found.append(Column(name, kind, str(arrow)))
     if unfit:
         raise _unfit(table, unfit)
     if not found:
@@ -337,34 +314,18 @@ def _columns_of(table: Table, choice: Choice, beside: Sequence[str]) -> tuple[Co
     return tuple(found)
 
 
-def _length_of(name: str, table: Table) -> int:
-    """The length of the first list of a column."""
-    for _, _, batch in table.batches([name]):
-        if len(lengths := batch.column(0).drop_null().value_lengths()):
-            return max(1, int(lengths[0].as_py()))
-    raise DataError(f"{table.where}: column {name!r} has only missing values: leave it out with drop (--drop)")
-
-
 def _unfit(table: Table, names: Sequence[str]) -> DataError:
     """What to say about columns that cannot become numbers."""
-    shown, listed, texts = names[:8], [], []
+    shown, listed = names[:8], []
     batch = next((batch for _, _, batch in table.batches(shown)), None)
     for name in shown:
-        arrow, values = str(table.schema.field(name).type), [] if batch is None else batch.column(name).drop_null()
+        values = [] if batch is None else batch.column(name).drop_null()
         example = f", such as {values[0].as_py()!r:.40}" if len(values) else ""
-        listed.append(f"{name!r} ({arrow}{example})")
-        if arrow.startswith(("string", "large_string", "dictionary")):
-            texts.append(name)
-    advice = []
-    if texts:
-        flag = shlex.quote(",".join(texts))
-        advice = [f"make columns of 0 and 1 of text with categorical={texts!r} (--categorical {flag})"]
-    if texts and table.of_text:
-        advice.append(
-            "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=)"
-        )
+        listed.append(f"{name!r} ({table.schema.field(name).type}{example})")
+    flag = shlex.quote(",".join(shown))
+    written = "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=), "
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
-        f"cannot become numbers: {', '.join([*advice, 'leave columns out with drop (--drop)'])}, or clean the table "
-        "first"
+        f"cannot become numbers: make columns of 0 and 1 of text with categorical={shown!r} (--categorical {flag}), "
+        f"{written * table.of_text}leave columns out with drop (--drop), or convert them first, e.g. with polars"
     )

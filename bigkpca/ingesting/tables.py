@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,36 +36,37 @@ TABLE_ENDINGS = {
 }
 SEQUENCE = "sequence"  # the column of a FASTA file
 _MOST_COLUMNS = 10_000  # which Arrow types in less than 200 MB
-_MOST_WHOLE = 2.0**53
 _BLOCK_BYTES = 2**20  # of text that Arrow parses at once; no line may be longer
-_ADVICE = "clean the table, e.g. with polars: pl.read_csv(...).write_parquet('clean.parquet'), and ingest that file"
+_ADVICE = (
+    "state the encoding, the delimiter or the type of the column (--csv encoding=cp1252, --csv 'delimiter=;', --csv "
+    "column_types=NAME:string; csv= in Python), or clean the table, e.g. with polars: "
+    "pl.read_csv(...).write_parquet('clean.parquet')"
+)
 
 
 @dataclass(frozen=True)
 class Table:
     """Files or a table in memory with the same columns.
 
-    schema: of all columns, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset. rows: 0
-    if they have to be read to be counted. left_out: an index of pandas, which is not read. whole: columns of text files
-    that are read as float64, although their first rows are whole. notes: what a user may not expect. text: the column
-    whose characters are the rows. encoding: of text files.
+    schema: of the columns to read, in the order of the first file. parts: the files, as fragments of a pyarrow.dataset.
+    read: returns columns of a file. rows: 0 if they have to be read to be counted. notes: what a user may not expect.
+    text: the column whose characters are the rows.
     """
 
     where: str
     schema: Any
     parts: tuple[Any, ...]
+    read: Callable[[Any, Any, list[str], int], Iterator[Any]]
     rows: int
-    left_out: tuple[str, ...] = ()
-    whole: frozenset[str] = frozenset()
-    of_text: bool = False
     notes: tuple[str, ...] = ()
+    of_text: bool = False
     text: str | None = None
-    encoding: str = "utf8"
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> list[str]:
         """The names of the columns."""
-        return tuple(name for name in self.schema.names if name not in self.left_out)
+        found: list[str] = self.schema.names
+        return found
 
     def batches(self, names: Sequence[str], width: int = 1) -> Iterator[tuple[str, int, Any]]:
         """These columns of all rows, in batches of at most 4 MB where a row becomes `width` numbers, each with its file
@@ -75,41 +76,22 @@ class Table:
         for part in self.parts:
             first = 0
             with reading(part.path):
-                for batch in _batches_of(part, self.schema, columns, step, self.encoding):
+                for batch in _batches_of(self, part, columns, step):
                     for start in range(0, len(batch), step):  # some readers make longer ones
                         piece = batch.slice(start, step)
-                        self._check_whole(piece, part.path, first)
                         yield part.path if self.parts[1:] else self.where, first, piece
                         first += len(piece)
 
-    def _check_whole(self, batch: Any, where: str, first: int) -> None:
-        """Raise DataError for whole numbers that float64 may have rounded."""
-        for name in self.whole.intersection(batch.schema.names):
-            values = batch.column(name).to_numpy(zero_copy_only=False)
-            if (large := np.abs(values) >= _MOST_WHOLE).any() and (large & (values == np.floor(values))).any():
-                row = first + int(np.argmax(large))
-                raise DataError(
-                    f"{where}: row {row:,} (counted from 0) of column {name!r} is a whole number of 2**53 or more, "
-                    f"which float64 may round: is it an identifier? Leave it out with drop (--drop), or state its type "
-                    f"with csv={{'column_types': {{{name!r}: 'int64'}}}} (--csv column_types={name}:int64)"
-                )
 
-
-def _batches_of(part: Any, schema: Any, names: Sequence[str], step: int, encoding: str) -> Iterator[Any]:
-    """These columns of a file, with their types in the schema, one batch after the other. A scan of a dataset reads
+def _batches_of(table: Table, part: Any, names: Sequence[str], step: int) -> Iterator[Any]:
+    """These columns of a file, with their types in the table, one batch after the other. A scan of a dataset reads
     ahead without a limit, while the rows before are written."""
     import pyarrow as pa
     from pyarrow import dataset
 
-    keys = dataset.get_partition_keys(part.partition_expression)
+    schema, keys = table.schema, dataset.get_partition_keys(part.partition_expression)
     own = [name for name in names if name not in keys] or part.physical_schema.names[:1]
-    readers: dict[str, Any] = {
-        "csv": partial(_of_csv, encoding=encoding),
-        "parquet": _of_parquet,
-        "arrow": _of_ipc,
-        "feather": _of_ipc,
-    }
-    for batch in readers[part.format.default_extname](part, schema, own, step):
+    for batch in table.read(part, schema, own, step):
         columns = []
         for name in names:
             kind = schema.field(name).type
@@ -148,6 +130,9 @@ def _of_ipc(part: Any, schema: Any, names: list[str], step: int) -> Iterator[Any
             yield file.get_batch(number)
 
 
+_READERS = {"parquet": _of_parquet, "feather": _of_ipc}
+
+
 @contextmanager
 def reading(path: str) -> Iterator[None]:
     """Raise errors of this package for those of Arrow, with its text."""
@@ -156,29 +141,23 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except (UnicodeError, LookupError) as error:
-        raise DataError(
-            f"{path} is not text of this encoding ({error}): state it, e.g. csv={{'encoding': 'cp1252'}} (--csv "
-            "encoding=cp1252)"
-        ) from error
+        raise DataError(f"{path} is not text of this encoding ({error}): {_ADVICE}") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
         said = str(error).rpartition("Invalid: ")[2].strip()
         if "straddles" in said:
-            raise MemoryLimitError(
-                f"{path}: a line has more than {_BLOCK_BYTES / 1e6:.0f} MB: is a line break missing? If not, write the "
-                "table as Parquet or .npy"
-            ) from error
+            raise _long_line(path) from error
         if "CSV" not in said:
             raise CorruptionError(f"{path} cannot be read: {said}; fetch it again") from error
-        advice = _ADVICE
-        if "UTF8" in said:
-            advice = "state the encoding, e.g. csv={'encoding': 'cp1252'} (--csv encoding=cp1252)"
-        elif "conversion" in said:
-            advice = f"state the type of the column, e.g. --csv column_types=NAME:string, or {_ADVICE}"
-        elif "Expected" in said:
-            advice = f"name the delimiter, e.g. csv={{'delimiter': ';'}} (--csv 'delimiter=;'), or {_ADVICE}"
-        raise DataError(f"{path}: {said}: {advice}") from error
+        raise DataError(f"{path}: {said}: {_ADVICE}") from error
     except OSError as error:
         raise undecodable(path, error) from error
+
+
+def _long_line(path: str) -> MemoryLimitError:
+    return MemoryLimitError(
+        f"{path}: a line has more than {_BLOCK_BYTES / 1e6:.0f} MB: is a line break missing? If not, write the table "
+        "as Parquet or .npy"
+    )
 
 
 def format_of(path: Path) -> str | None:
@@ -230,12 +209,11 @@ class CsvOptions:
         scan = dataset.CsvFragmentScanOptions(read_options=read, convert_options=convert)
         return dataset.CsvFileFormat(parse_options=parse, default_fragment_scan_options=scan)
 
-    def types(self, schema: Any, names: Collection[str]) -> tuple[Any, list[str]]:
-        """The schema with which columns of these names are read from files, and those of them that become float64: the
-        first rows of a column are whole, or missing, and others can hold any numbers."""
+    def typed(self, schema: Any, names: Collection[str]) -> Any:
+        """The schema with which columns of these names are read from files: the first rows of a column can be whole, or
+        missing, where others hold any numbers, so they become float64."""
         import pyarrow as pa
 
-        whole = []
         for place, field in enumerate(schema):
             if field.name not in names or field.name in self.given.get("column_types", ()):
                 continue
@@ -243,8 +221,7 @@ class CsvOptions:
                 schema = schema.set(place, field.with_type(pa.string()))
             elif field.name not in self.beside and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
                 schema = schema.set(place, field.with_type(pa.float64()))
-                whole.append(field.name)
-        return schema, whole
+        return schema
 
     def delimiter(self, path: Path) -> str:
         """The delimiter of fields of a file."""
@@ -285,23 +262,29 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
         _check_columns(found.schema.names, where)
         parts = tuple(found.get_fragments())
         own = parts[0].physical_schema.names  # without the keys of folders
-        schema, whole = options.types(found.schema, own) if of_text else (found.schema, [])
         for part in parts[1:]:
             if apart := names_apart(sorted(part.physical_schema.names), sorted(own), names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
-        rows = 0 if of_text else sum(part.count_rows() for part in parts)
-        left_out = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else ())
-    notes = _notes(left_out)
-    with suppress(ValueError):
-        _ = [float(name) for name in schema.names]
+        schema = options.typed(found.schema, own) if of_text else found.schema
+        index = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else [])
+    notes = _notes(index)
+    if of_text and all(map(_is_number, schema.names)):
         first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
-        taken = (
+        notes += (
             f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
-            "makes it a row"
+            "makes it a row",
         )
-        notes += (taken,) if of_text else ()
-    encoding = str(options.given.get("encoding", "utf8"))
-    return Table(where, schema, parts, rows, left_out, frozenset(whole), of_text, notes, encoding=encoding)
+    rows = 0 if of_text else sum(part.count_rows() for part in parts)
+    read = partial(_of_csv, encoding=str(options.given.get("encoding", "utf8"))) if of_text else _READERS[str(kind)]
+    return Table(where, _without(schema, index), parts, read, rows, notes, of_text)
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
@@ -309,10 +292,7 @@ def _check_first_line(path: Path, delimiter: str) -> None:
     with reading(str(path)), unpacked(path) as file:
         line = file.readline(_BLOCK_BYTES + 1)
     if len(line) > _BLOCK_BYTES:
-        raise MemoryLimitError(
-            f"{path}: the first line has more than {_BLOCK_BYTES / 1e6:.0f} MB: is a line break missing? If not, write "
-            "the table as Parquet or .npy"
-        )
+        raise _long_line(str(path))
     _check_count(line.count(delimiter.encode()) + 1, str(path))
 
 
@@ -330,23 +310,29 @@ def _check_columns(names: Sequence[str], where: str) -> None:
         raise SpecError(f"{where} has {names.count(twice)} columns named {twice!r}: give each a name of its own")
 
 
-def _notes(left_out: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in left_out)
-
-
-def _index_of(schema: Any) -> tuple[str, ...]:
+def _index_of(schema: Any) -> list[str]:
     """The columns that hold the index of a pandas frame."""
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
-    return tuple(name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name))
+    return [name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)]
 
 
-def _counting_column(part: Any, schema: Any) -> tuple[str, ...]:
+def _counting_column(part: Any, schema: Any) -> list[str]:
     """The first column of a CSV file if it has no name and counts 0, 1, 2, ..., as pandas writes its index."""
     if schema.names[0] != "":
-        return ()
+        return []
     first = next(iter(part.to_batches(schema=schema, columns=[""]))).column(0)
     counts = first.null_count == 0 and np.array_equal(first.to_numpy(), np.arange(len(first)))
-    return ("",) if counts else ()
+    return [""] if counts else []
+
+
+def _notes(index: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in index)
+
+
+def _without(schema: Any, names: Iterable[str]) -> Any:
+    for name in names:
+        schema = schema.remove(schema.get_field_index(name))
+    return schema
 
 
 def kind_of_table(data: Any) -> str:
@@ -420,11 +406,11 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = dataset.dataset(str(path), format="feather")
-    rows = found.count_rows()
+    rows, index = found.count_rows(), _index_of(found.schema)
     if not rows:
         raise DataError(f"{where} is empty: it has no rows, or they have been read already")
-    index = _index_of(found.schema)
-    return Table(where, found.schema, tuple(found.get_fragments()), rows, index, notes=_notes(index)), digest
+    schema, parts = _without(found.schema, index), tuple(found.get_fragments())
+    return Table(where, schema, parts, _of_ipc, rows, _notes(index)), digest
 
 
 def _sequences(path: Path) -> Iterator[list[str]]:

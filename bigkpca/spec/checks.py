@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationInfo
 
 from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import SpecError
 from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.kernels import Kernel
@@ -85,13 +85,18 @@ def landmark_rule(value: Any) -> Any:
     return landmarks.RowNumbers(given) if given.ndim == 1 else landmarks.OwnRows(given)
 
 
-def landmarks_of_file(path: str) -> Array:
-    """The landmarks in a .npy file. Raises SpecError if it has none."""
-    try:
-        with store_of(path).open(path) as file:
-            found: Array = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
+def typed(options: Mapping[str, Any], full: Callable[[str], str]) -> dict[str, Any]:
+    """Options as commands and job files have them: "none" means None, and a .npy file its landmarks, whose `full` path
+    is opened. Raises SpecError for a file that has none."""
+    found = {name: None if value == "none" else value for name, value in options.items()}
+    own = found.get("landmarks")
+    if isinstance(own, str) and own.endswith(".npy"):
+        path = full(own)
+        try:
+            with store_of(path).open(path) as file:
+                found["landmarks"] = np.load(file, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise SpecError(f"landmarks cannot be read from {path}: {error}") from error
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
@@ -68,11 +68,6 @@ _Count = Annotated[int, Field(ge=1)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def _either(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} or {last}"
-
-
 class FitSpec(BaseModel):
     """What to fit. Every field is an option of `bigkpca fit`; its description is the help text of that option."""
 
@@ -85,7 +80,7 @@ class FitSpec(BaseModel):
     )
     kernel: str | Kernel = Field(
         "gaussian",
-        description=f"one of {_either(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
+        description=f"one of {', '.join(name for name in kernels.KERNELS if name != kernels.Precomputed.name)}; or "
         "precomputed, if the data are the kernel matrix; options follow a colon, e.g. matern:nu=2.5",
     )
     sigma: float | str = Field(
@@ -141,8 +136,8 @@ class FitSpec(BaseModel):
     )
     preimage: str | Any = Field(
         "fixed-point",
-        description=f"how to turn scores back into rows: {_either(preimages.PREIMAGES)}; options follow a colon, e.g. "
-        "ridge:ridge=0.01,size=500",
+        description=f"how to turn scores back into rows: one of {', '.join(preimages.PREIMAGES)}; options follow a "
+        "colon, e.g. ridge:ridge=0.01,size=500",
     )
     noise: _Positive | None = Field(
         None,

@@ -13,9 +13,9 @@ from bigkpca.data.devices import Device
 from bigkpca.data.stores import AnyPath, expanded, is_url, last_name, parent, store_of
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
-from bigkpca.spec.checks import landmarks_of_file, unused, without_weights
+from bigkpca.spec.checks import typed, unused, without_weights
 from bigkpca.spec.fit_spec import FitSpec
-from bigkpca.spec.units import TIMEOUT_WRITTEN, is_scheduler, lacks_unit, parse_bytes, parse_seconds
+from bigkpca.spec.units import TIMEOUT_WRITTEN, check_scheduler, parse_bytes, parse_seconds
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -41,17 +41,6 @@ def _local(path: str, info: Any) -> str:
 def _check_array(name: str) -> None:
     if "/" in name or name.endswith(".npy"):
         raise SpecError("give the name of an array in the Zarr group of the rows, such as sample_weight")
-
-
-def _check_scheduler(address: str) -> None:
-    if not is_scheduler(address):
-        raise SpecError("give the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
-
-
-def _check_memory(amount: str) -> None:
-    if lacks_unit(amount):
-        raise SpecError("give an amount of memory with its unit, such as '2 GB'")
-    parse_bytes(amount)
 
 
 def _valid(check: Callable[[Any], Any]) -> AfterValidator:
@@ -94,11 +83,9 @@ class JobModel(JobTable):
     def _of_file(cls, table: Any, info: Any) -> Any:
         if not isinstance(table, dict):
             return table
-        options = {name: None if value == "none" else value for name, value in table.items() if name != "path"}
-        landmarks = options.get("landmarks")
-        if isinstance(landmarks, str) and landmarks.endswith(".npy"):
-            options["landmarks"] = landmarks_of_file(_full(landmarks, info))
-        return {name: value for name, value in table.items() if name == "path"} | {"options": options}
+        options = {name: value for name, value in table.items() if name != "path"}
+        path = {"path": table["path"]} if "path" in table else {}
+        return path | {"options": typed(options, lambda file: _full(file, info))}
 
     @model_validator(mode="after")
     def _used(self) -> JobModel:
@@ -122,10 +109,10 @@ class JobOutput(JobTable):
 class JobRun(JobTable):
     """Where a run works and what it may use, how it reacts to drift, and how to monitor it."""
 
-    scheduler: Annotated[_Text, _valid(_check_scheduler)] | None = None
+    scheduler: Annotated[_Text, _valid(check_scheduler)] | None = None
     workers: _Count | None = None
     device: Annotated[_Text, _valid(Device.named)] | None = None
-    memory: Annotated[_Text, _valid(_check_memory)] | None = None
+    memory: Annotated[_Text, _valid(parse_bytes)] | None = None
     timeout: Annotated[float | _Text, _valid(parse_seconds)] = TIMEOUT_WRITTEN
     on_drift: Literal["warn", "fail"] = "warn"
     drift_threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
@@ -200,17 +187,7 @@ class Job(JobTable):
 
 def read_job(path: AnyPath, environment: Mapping[str, str]) -> Job:
     """The job in a file, in whose texts `${NAME}` stands for a variable of the environment. Raises SpecError that lists
-    all problems with their keys, and shows the names of variables in place of their values, which may be secret.
-
-    Examples
-    --------
-    >>> import pathlib
-    >>> text = '[input]\\npath="${LAKE}/x.zarr"\\n[model]\\npath="/m.zarr"\\n[output]\\npath="/out"'
-    >>> _ = pathlib.Path("nightly.toml").write_text(text)
-    >>> job = read_job("nightly.toml", {"LAKE": "s3://lake"})
-    >>> job.input.path, job.run.on_drift, job.spec.kernel
-    ('s3://lake/x.zarr', 'warn', 'gaussian')
-    """
+    all problems with their keys, and shows the names of variables in place of their values, which may be secret."""
     name = expanded(path)
     if is_url(name):
         raise SpecError(f"{name}: a job file must be on a local disk, not in an object store")

@@ -13,30 +13,29 @@ SEEDS = 3  # per method and size in a comparison
 SAMPLED_ROWS = 2000  # with exact kernels in an evaluation: errors are known to about 3 % of themselves
 
 
-def is_scheduler(address: str) -> bool:
-    """Whether this looks like the address of a scheduler, such as tcp://10.0.0.1:8786."""
+def check_scheduler(address: str) -> None:
+    """Raise SpecError unless this looks like the address of a scheduler."""
     scheme, _, host = address.rpartition("://")
     name, _, port = host.rpartition(":")
-    known = scheme in ("", "tcp", "tls", "ws", "wss") and bool(name) and "/" not in name and port.isdecimal()
-    return known or scheme == "inproc"
+    known = scheme in ("", "tcp", "tls", "ws", "wss") and name and "/" not in name and port.isdecimal()
+    if not (known or scheme == "inproc"):
+        raise SpecError(f"{address!r} is not the address of a Dask scheduler, such as tcp://10.0.0.1:8786")
 
 
 def parse_bytes(text: str | int) -> int:
-    """Bytes in "2 GB" (decimal) or "2 GiB" (binary). Raises SpecError for anything else."""
+    """Bytes in "2 GB" (decimal) or "2 GiB" (binary). Raises SpecError for anything else, also for text without a
+    unit."""
     import dask.utils
 
     try:
+        if isinstance(text, str) and text.strip().replace(".", "").isdecimal():
+            raise ValueError(text)
         found = int(dask.utils.parse_bytes(_with_digit(text)))
     except (ValueError, OverflowError) as error:
-        raise SpecError(f"{text!r} is not an amount of memory such as '2 GB' or '500 MB'") from error
+        raise SpecError(f"{text!r} is not an amount of memory with its unit, such as '2 GB' or '500 MB'") from error
     if found <= 0:
         raise SpecError(f"{text!r}: an amount of memory must be positive")
     return found
-
-
-def lacks_unit(text: str) -> bool:
-    """Whether an amount of memory is a bare number, probably missing its unit."""
-    return text.strip().replace(".", "").isdecimal()
 
 
 def parse_seconds(text: str | float) -> float:

@@ -87,7 +87,7 @@ DATASET: dict[str, Check] = {
 """The entries of the manifest of a dataset."""
 _COLUMN: dict[str, Check] = {
     "name": is_str,
-    "kind": lambda value: value in ("number", "boolean", "date", "time", "list", "category", "characters"),
+    "kind": lambda value: value in ("number", "boolean", "date", "category", "characters"),
     "arrow": is_str,
     "categories": listed(is_str),
     "length": is_count,

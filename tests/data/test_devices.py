@@ -9,7 +9,7 @@ import pytest
 
 from bigkpca.data import devices
 from bigkpca.data.devices import AT_ONCE, Device, device_of, is_out_of_memory
-from bigkpca.errors import DeviceMemoryError, SpecError
+from bigkpca.errors import MemoryLimitError, SpecError
 
 STRICT = Device("array_api_strict", "cpu")
 
@@ -129,7 +129,7 @@ def test_memory_that_is_full_ends_the_run_and_nothing_holds_what_was_there():
         raise OutOfMemoryError("2 GB were requested\nat length")
 
     message = r"device='array_api_strict:cpu' is full \(2 GB were requested\): use fewer landmarks or another device"
-    with pytest.raises(DeviceMemoryError, match=message) as raised:
+    with pytest.raises(MemoryLimitError, match=message) as raised:
         STRICT.computing(full)
     assert raised.value.exit_code == 4
     assert [tile() for tile in tiles] == [None]

@@ -19,7 +19,7 @@ from numpy.testing import assert_array_equal
 from bigkpca.data.blocks import split
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import DeviceMemoryError, SpecError
+from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.plan import worker_bytes
@@ -116,11 +116,11 @@ def test_memory_that_is_full_ends_the_run(monkeypatch):
         raise OutOfMemoryError("full")
 
     message = r"the memory of device='array_api_strict:cpu' is full \(full\): use fewer landmarks"
-    with pytest.raises(DeviceMemoryError, match=message):
+    with pytest.raises(MemoryLimitError, match=message):
         summed(Engine(threads=2).on_device(STRICT), function=full)
     engine = Engine(threads=1).on_device(STRICT)
     monkeypatch.setattr(Device, "place", full)  # when a value is moved
-    with pytest.raises(DeviceMemoryError, match=message):
+    with pytest.raises(MemoryLimitError, match=message):
         summed(engine)
 
 

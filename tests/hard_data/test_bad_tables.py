@@ -11,26 +11,17 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
 
 
-def test_rows_that_are_no_numbers(tmp_path):
-    words = np.array(["abc", "de", "fghij"], dtype=object)
-    text = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categorical"
-    kpca = KernelPCA(2, size=20).fit(X)
-    for rows, message in (
-        (words, text),
-        ([[word] for word in words], text),
-        ([[1.0, 2.0], [3.0]], "the rows do not form an array, since they differ in length"),
-    ):
+def test_texts_are_no_rows_unless_they_are_texts_of_numbers(tmp_path):
+    kpca = KernelPCA(2, size=20, random_state=0).fit(X)
+    message = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): .* numbers.* --categorical"
+    for rows in (np.array(["abc", "de", "fghij"], dtype=object), [["abc"], ["de"]]):
         with pytest.raises(ValueError, match=message):
             bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=20)
         with pytest.raises(ValueError, match=message):
             bigkpca.transform(kpca.model_, rows, tmp_path / "s.zarr")
     assert not list(tmp_path.iterdir())
-
-
-def test_texts_of_numbers_are_numbers():
-    texts = X.astype(str).astype(object)
-    scores = KernelPCA(2, size=20, random_state=0).fit_transform(texts)
-    np.testing.assert_allclose(scores, KernelPCA(2, size=20, random_state=0).fit_transform(X), rtol=1e-9, atol=1e-12)
+    scores = KernelPCA(2, size=20, random_state=0).fit_transform(X.astype(str).astype(object))
+    np.testing.assert_allclose(scores, kpca.transform(X), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -69,9 +69,18 @@ def test_a_stopped_ingest_leaves_what_was_there_and_starts_over(overwrite, momen
     stopped(moment, source, out, **options)
     assert tree_bytes(out) == before
     assert moment != MOMENTS[0] or list(tmp_path.glob("out.zarr*")) == ([out] if overwrite else [])
+    assert overwrite or moment == MOMENTS[0] or not_finished(out, source)
     assert not ingest([source], out, **options).already_done
     assert tree_bytes(out) == tree_bytes(whole)
     assert list(tmp_path.glob("out.zarr*")) == [out]
+
+
+def not_finished(out, source):
+    """A dataset of which only the beginning is there is neither read nor added to."""
+    for work in (lambda: open_rows(f"{out}/"), lambda: ingest([source], out, append=True)):
+        with pytest.raises(IncompleteError, match=r"out\.zarr is not finished: run the command that makes it again"):
+            work()
+    return True
 
 
 def test_refused_rows_are_named_by_their_file_and_leave_the_old_dataset(tmp_path, monkeypatch):
@@ -98,16 +107,6 @@ def test_every_chunk_is_written_once_and_metadata_never_lags(tmp_path, monkeypat
     monkeypatch.setattr(zarr.Array, "__setitem__", counting)
     ingest([npy(tmp_path / "a.npy", X)], tmp_path / "out.zarr", block_rows=128)
     assert written == [(0, 128), (128, 256), (256, 300)]
-
-
-def test_a_dataset_of_which_only_the_beginning_is_there_is_refused(tmp_path):
-    a, out = npy(tmp_path / "a.npy", X), tmp_path / "out.zarr"
-    stopped(MOMENTS[1], a, out)
-    for work in (lambda: open_rows(f"{out}/"), lambda: ingest([a], out, append=True)):
-        with pytest.raises(IncompleteError, match=r"out\.zarr is not finished: run the command that makes it again"):
-            work()
-    ingest([a], out)
-    np.testing.assert_array_equal(stored(out)["x"], X)
 
 
 def test_a_file_that_changes_is_not_ingested(tmp_path):
@@ -149,10 +148,8 @@ def check_appended(path, new, words):
     np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
     np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
     told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
-    assert told == [
-        (["first.npz"], [0, 300]),
-        (["more.npz"], [300, 300 + len(new)]),
-    ]
+    assert told == [(["first.npz"], [0, 300]), (["more.npz"], [300, 300 + len(new)])]
+    assert [Path(source["path"]).name for source in about(path)["sources"]] == ["first.npz", "more.npz"]
 
 
 def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
@@ -162,7 +159,6 @@ def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
     assert (done.rows, done.already_done) == (500, False)
     check_appended(path, new, words)
     before = tree_bytes(path)
-    assert [Path(s["path"]).name for s in about(path)["sources"]] == ["first.npz", "more.npz"]
     assert ingest([source], path, labels="y", append=True).already_done
     assert tree_bytes(path) == before
     first = tmp_path / "first.npz"  # may be repeated once
@@ -171,13 +167,11 @@ def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
 
 
 def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
-    rows = npy(tmp_path / "x.npy", np.ones((2, 1)))
+    rows, out = npy(tmp_path / "x.npy", np.ones((2, 1))), tmp_path / "o.zarr"
     labels = [npy(tmp_path / f"y{i}.npy", np.array([i, i + 1])) for i in (0, 7)]
-    done = [
-        ingest(rows, tmp_path / "o.zarr", labels=labels[i], append=(tmp_path / "o.zarr").exists()) for i in (0, 0, 1, 1)
-    ]
-    assert [each.already_done for each in done] == [False, False, False, True]
-    assert stored(tmp_path / "o.zarr")["y"].tolist() == [0, 1, 0, 1, 7, 8]
+    done = [ingest(rows, out, labels=labels[i], append=out.exists()).already_done for i in (0, 0, 1, 1)]
+    assert done == [False, False, False, True]
+    assert stored(out)["y"].tolist() == [0, 1, 0, 1, 7, 8]
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, (zarr.Array, "__setitem__", 2)])
@@ -199,17 +193,17 @@ def test_append_refuses_what_does_not_fit(tmp_path):
     dataset(tmp_path)
     source, new, _ = more(tmp_path)
     np.savez(tmp_path / "numbers.npz", x=new, y=np.arange(200))
+    made(tmp_path, X)
     for content, options, message in (
         (source, {}, "labels is text there and none in the new rows"),
         (X[:, :4], {}, "columns is 5 there and 4"),
         (source, {"labels": "y", "dtype": "float32"}, "dtype is float64 there and float32"),
         (source, {"labels": "y", "block_rows": 32}, "block_rows is 64 there and 32"),
         (tmp_path / "numbers.npz", {"labels": "y"}, "labels is text there and int64"),
+        (source, {"labels": "y", "out": "o.zarr"}, "labels is none there and text"),
+        (source, {"out": "none.zarr"}, "does not exist: no dataset"),
     ):
-        refuse(tmp_path, SpecError, message, content, out="out.zarr", append=True, **options)
-    refuse(tmp_path, SpecError, "does not exist: no dataset", source, append=True)
-    made(tmp_path, X)
-    refuse(tmp_path, SpecError, "labels is none there and text", source, append=True, labels="y")
+        refuse(tmp_path, SpecError, message, content, **{"out": "out.zarr"} | options, append=True)
 
 
 def test_append_to_a_damaged_tail_is_corruption(tmp_path):

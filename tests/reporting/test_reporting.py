@@ -256,4 +256,4 @@ def test_the_command(small, tmp_path):
     assert "nothing to do" in run(*arguments).stderr
     refused = run(*arguments[:2], tmp_path / "bad.html", "--image-shape", "8xnine")
     assert refused.exit_code == 2
-    assert "give height and width, e.g. 28,28" in refused.stderr
+    assert "'8xnine' is not a list of whole numbers such as 28,28" in refused.stderr

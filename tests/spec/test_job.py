@@ -15,11 +15,39 @@ from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from bigkpca.numerics.landmarks import OwnRows
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import JobRun, read_job
-from bigkpca.spec.units import parse_seconds
 from tests.data.cases import case
-from tests.helpers.jobs import LEAST, job_of, jobs, problems_of, problems_of_model, refusal, toml_of, written
+from tests.helpers.jobs import LEAST, job_of, refusal, toml_of, written
 
 RUN = LEAST + "[run]\n"
+# Tables with every key.
+FULL = {
+    "run": {
+        "workers": 4,
+        "device": "cupy:cuda:1",
+        "memory": "1.5 GiB",
+        "timeout": "90 s",
+        "on_drift": "fail",
+        "drift_threshold": 0.5,
+        "metrics": "/var/metrics.prom",
+        "log": "json",
+    },
+    "output": {"path": "s3://lake/features", "block_rows": 9, "flag": 0.01, "must_exist": True},
+    "model": {
+        "path": "s3://lake/model.zarr",
+        "n_components": 20,
+        "kernel": "laplacian",
+        "sigma": 2.5,
+        "center": False,
+        "method": "nystroem",
+        "size": 500,
+        "preimage": "ridge:ridge=0.5,size=500",
+        "calibration_rows": 300,
+        "random_state": 2**63 - 1,
+        "dtype": "float32",
+        "column_weights": {"origin": 2.0, "kind=a b": 0.5},
+    },
+    "input": {"path": "s3://lake/rows.zarr", "array": "x", "sample_weight": "w"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,35 +55,28 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("jobs")
 
 
-def check_equal(job, values):
-    """That a job is what the values of its file say."""
-    for name in ("input", "output", "run"):
-        table, said = getattr(job, name), dict(values[name])
-        found = {key: getattr(table, key) for key in table.model_fields_set}
-        for each in (found, said):
-            if "timeout" in each:
-                each["timeout"] = parse_seconds(each["timeout"])
-        assert found == said
-    spec = dict(values["model"])
-    assert job.model.path == spec.pop("path")
-    assert job.model.options.model_fields_set == set(spec)
-    fitted = FitSpec(**{name: None if value == "none" else value for name, value in spec.items()})
-    assert job.model.options == fitted
+def problems_of(folder, text, **environment):
+    """The lines of the error of a text, without the path of the file."""
+    path = written(folder, text)
+    return [line.removeprefix(f"{path}: ") for line in refusal(path, environment).splitlines()]
 
 
-@given(values=jobs(), data=st.data())
-def test_jobs_are_read_back_and_any_value_may_come_from_the_environment(folder, values, data):
-    environment = {}
+def of_model(lines):
+    """A job with these lines in the table of its model."""
+    return LEAST.replace("[output]", f"{lines}\n[output]")
 
-    def moved(value):
-        if isinstance(value, dict) or not data.draw(st.booleans()):  # weights of columns are numbers
-            return value
-        name = f"V_{len(environment)}"
-        environment[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        return f"${{{name}}}"
 
-    tables = {name: {key: moved(value) for key, value in table.items()} for name, table in values.items()}
-    check_equal(job_of(folder, toml_of(tables), **environment), values)
+def test_jobs_are_read_back_and_any_value_may_come_from_the_environment(tmp_path):
+    spec = {name: value for name, value in FULL["model"].items() if name != "path"}
+    moved = {name: {key: f"${{{name}_{key}}}" for key in table} for name, table in FULL.items()}
+    environment = {f"{name}_{key}": str(value) for name, table in FULL.items() for key, value in table.items()}
+    moved["model"]["column_weights"] = spec["column_weights"]
+    for tables in (FULL, moved):
+        job = job_of(tmp_path, toml_of(tables), **environment)
+        for name in ("input", "output", "run"):
+            assert getattr(job, name).model_dump(exclude_unset=True) == FULL[name]
+        assert (job.model.path, job.model.options) == (FULL["model"]["path"], FitSpec(**spec))
+        assert job.model.options.model_fields_set == set(spec)
 
 
 PATHS = {
@@ -63,7 +84,6 @@ PATHS = {
     "../rows.zarr": "ABOVE/rows.zarr",
     "./rows.zarr/": "HERE/rows.zarr",
     "~/rows.zarr": "HOME/rows.zarr",
-    "s3://lake/rows.zarr": "s3://lake/rows.zarr",
     "gs://lake/rows.zarr/": "gs://lake/rows.zarr",
     "$HOME/rows": "HERE/$HOME/rows",
     "${LAKE}/rows.zarr": "s3://lake/rows.zarr",
@@ -108,33 +128,26 @@ def test_values_are_read_as_people_and_editors_write_them(tmp_path):
         assert (job.run.workers, type(job.run.workers), job.spec.center) == (4, int, told)
     other = b"\xef\xbb\xbf" + LEAST.replace("\n", "\r\n").encode()
     assert job_of(tmp_path, other) == job_of(tmp_path, LEAST)
-    job = job_of(tmp_path, LEAST.replace("[model]", "[model]\nn_components = 5.0\nsigma = 2") + "[run]\nworkers = 2.0")
-    assert (job.spec.n_components, job.spec.sigma, job.run.workers) == (5, 2.0, 2)
-    assert [type(value) for value in (job.spec.n_components, job.spec.sigma)] == [int, float]
-    text = LEAST.replace("[output]", "[model.column_weights]\norigin = 4\n'kind=a' = 0.5\n[output]")
-    assert job_of(tmp_path, text).spec.column_weights == {"kind=a": 0.5, "origin": 4.0}
+    spec = job_of(tmp_path, of_model("n_components = 5.0\nsigma = 2")).spec
+    assert [(value, type(value)) for value in (spec.n_components, spec.sigma)] == [(5, int), (2.0, float)]
 
 
 def test_landmarks_in_a_file_lie_beside_the_job_file(tmp_path):
     rows = np.arange(6.0).reshape(3, 2)
     np.save(tmp_path / "landmarks.npy", rows)
-    job = job_of(tmp_path, LEAST.replace("[model]", '[model]\nlandmarks = "${NAME}.npy"'), NAME="landmarks")
+    job = job_of(tmp_path, of_model('landmarks = "${NAME}.npy"'), NAME="landmarks")
     assert job.spec.landmarks == OwnRows(rows)
     np.save(tmp_path / "nan.npy", np.full((2, 2), np.nan))
     for name, reason in (("none", "cannot be read"), ("nan", "row 0, column 0 is NaN")):
-        assert reason in problems_of_model(tmp_path, f'landmarks = "{name}.npy"')[0]
+        assert reason in problems_of(tmp_path, of_model(f'landmarks = "{name}.npy"'))[0]
 
 
 def test_a_job_sets_rows_aside_unless_it_says_how_many(tmp_path):
     job = job_of(tmp_path, LEAST)
     assert (job.spec.calibration_rows, job.model.options.model_fields_set) == (CALIBRATION_ROWS, set())
     for count in (300, 0):
-        assert (
-            job_of(tmp_path, LEAST.replace("[output]", f"calibration_rows = {count}\n[output]")).spec.calibration_rows
-            == count
-        )
-    exact = LEAST.replace("[output]", 'method = "exact"\n[output]')
-    assert job_of(tmp_path, exact).spec.calibration_rows == 0  # since it cannot leave rows out
+        assert job_of(tmp_path, of_model(f"calibration_rows = {count}")).spec.calibration_rows == count
+    assert job_of(tmp_path, of_model('method = "exact"')).spec.calibration_rows == 0  # since it cannot leave rows out
 
 
 def test_options_of_a_command_override_those_of_the_file(tmp_path):
@@ -181,7 +194,6 @@ timeout = "soon"
 
 PROBLEMS = [
     ("run = 3\n" + LEAST, "run: Input should be a valid dictionary"),
-    (LEAST + "[[run]]\nworkers = 1", "run: Input should be a valid dictionary"),
     (LEAST + "flag = 0.0008", "output.flag is below 2 / (1 + model.calibration_rows): give a larger share"),
     (LEAST + 'flag = "1%"', "output.flag: Input should be a valid number"),
     (LEAST.replace("[model]", 'sample_weight = "w.npy"\n[model]'), "input.sample_weight: give the name of an array"),
@@ -189,32 +201,25 @@ PROBLEMS = [
         LEAST.replace("[model]", 'sample_weight = "w"\n[model]\nrefine = 2'),
         "input.sample_weight does not work with this model.refine: leave one of the two out",
     ),
-    (LEAST.replace("[output]", 'method = "exact"\n[output]') + "flag = 0.1", "output.flag does not work with this mod"),
+    (of_model('method = "exact"') + "flag = 0.1", "output.flag does not work with this mod"),
     (RUN + 'workers = 2\nscheduler = "tcp://a:1"', "run: give a scheduler or a number of workers, not both"),
     (RUN + 'device = "gpu 1"', "run.device: device='gpu 1' is not the name of a device"),
-    (RUN + 'memory = "2"', "run.memory: give an amount of memory with its unit, such as '2 GB'"),
-    (RUN + 'memory = "1e999 GB"', "run.memory: '1e999 GB' is not an amount of memory"),
+    (RUN + 'memory = "2"', "run.memory: '2' is not an amount of memory with its unit, such as '2 GB'"),
     (RUN + "timeout = 0", "run.timeout: 0.0: a time must be positive"),
-    (RUN + 'scheduler = "nowhere"', "run.scheduler: give the address of a Dask scheduler, such as tcp://10.0.0.1:8786"),
+    (RUN + 'scheduler = "nowhere"', "run.scheduler: 'nowhere' is not the address of a Dask scheduler, such as tcp://"),
     (RUN + 'metrics = "s3://a/m.prom"', "run.metrics: metrics go to a file for the node exporter of this machine"),
     (RUN + 'metrics = "nightly.toml"', "run.metrics: "),
-]
-OF_THE_MODEL = [
-    (
-        "n_components = 0",
-        "model.n_components: Input should be greater than or equal to 1, or Input should be greater than 0",
-    ),
-    ("sigma = -1", "model.sigma: sigma=-1: give a positive number"),
-    ('kernel = "precomputed"\nmethod = "exact"', "model: a job extracts features of rows, and a kernel matrix"),
-    ('kernel = "poly:degree=2"\ndegree = 3', "model: degree is already set by kernel"),
-    ("column_weights = {origin = -1}", "model.column_weights: the weight of 'origin' is -1"),
-    ("keep = 3", "model.keep: unknown key 'keep': did you mean 'kernel'? known are block_rows"),
+    (of_model("n_components = 0"), "model.n_components: Input should be greater than or equal to 1, or Input should"),
+    (of_model("sigma = -1"), "model.sigma: sigma=-1: give a positive number"),
+    (of_model('kernel = "precomputed"\nmethod = "exact"'), "model: a job extracts features of rows, and a kernel mat"),
+    (of_model('kernel = "poly:degree=2"\ndegree = 3'), "model: degree is already set by kernel"),
+    (of_model("column_weights = {origin = -1}"), "model.column_weights: the weight of 'origin' is -1"),
+    (of_model("keep = 3"), "model.keep: unknown key 'keep': did you mean 'kernel'? known are block_rows"),
 ]
 
 
 def test_problems_one_by_one(tmp_path):
-    of_the_model = [(LEAST.replace("[output]", f"{lines}\n[output]"), problem) for lines, problem in OF_THE_MODEL]
-    for text, problem in PROBLEMS + of_the_model:
+    for text, problem in PROBLEMS:
         with case(problem):
             assert [found[: len(problem)] for found in problems_of(tmp_path, text)] == [problem]
 
@@ -254,10 +259,10 @@ def test_files_that_cannot_be_read(tmp_path):
         (b"# x\n[a]\np = rows\n", " is not valid TOML: Invalid value (at line 3, column 5)"),
         (b"a = 1\nb = '\xe9'\n", " is not valid TOML: 'utf-8' codec can't decode byte 0xe9"),
         (b"a = " + b"9" * 5000, " is not valid TOML: "),
+        (b"a = " + b"[" * 100_000, " is not valid TOML: "),
     ]:
         path = written(tmp_path, content)
         assert refusal(path, {}).startswith(f"{path}{message}"), content[:20]
-    assert "not valid TOML" in refusal(written(tmp_path, "a = " + "[" * 100_000), {})
     for path, message in [
         (tmp_path / "none.toml", f"there is no job file {tmp_path}/none.toml"),
         (tmp_path, "Is a directory"),
@@ -268,28 +273,20 @@ def test_files_that_cannot_be_read(tmp_path):
             read_job(path, {})
 
 
-# Changed at random
-
 PIECES = [b"\n", b"\0", b"[run]\n", b'"', b"'", b"[", b"{", b"=", b"${X}", b"-1", b"1e999", b'"""', b"\xff", b""]
+CUTS = st.tuples(st.integers(0, 900), st.integers(0, 9), st.sampled_from(PIECES))
 
 
-@st.composite
-def cut_and_pasted(draw):
-    content = toml_of(draw(jobs())).encode()
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(content)))
-        content = content[:at] + draw(st.sampled_from(PIECES)) + content[at + draw(st.integers(0, 9)) :]
-    return content
-
-
-@given(content=cut_and_pasted())
-def test_files_that_were_cut_and_pasted_are_read_or_refused_by_name(folder, content):
+@given(cuts=st.lists(CUTS, min_size=1, max_size=4))
+def test_files_that_were_cut_and_pasted_are_read_or_refused_by_name(folder, cuts):
+    content = toml_of(FULL).encode()
+    for at, length, piece in cuts:
+        content = content[:at] + piece + content[at + length :]
     path = written(folder, content)
     assert all(str(path) in line for line in refusal(path, {}).split("\n") if line)
 
 
 def test_messages_name_variables_in_place_of_their_values(tmp_path):
-    text = LEAST.replace("[model]", '[model]\nkernel = "${SECRET}"')
     with pytest.raises(SpecError, match=r"unknown kernel '\$\{SECRET\}'") as told:
-        job_of(tmp_path, text, SECRET="hunter2")
+        job_of(tmp_path, of_model('kernel = "${SECRET}"'), SECRET="hunter2")
     assert "hunter2" not in str(told.value)

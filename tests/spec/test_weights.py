@@ -19,19 +19,14 @@ ROWS = ArrayRows(np.zeros((3, 4)), names=NAMES, one_hot=(OneHot("origin", 1, 3),
 def test_values_that_are_no_weights_are_refused_by_name_or_number():
     for value, message in (
         ({"delay": -1}, r"the weight of 'delay' is -1: give a finite number, 0 or more"),
-        ({"delay": float("inf")}, r"the weight of 'delay' is inf: give a finite number"),
         ({"delay": float("nan")}, r"the weight of 'delay' is nan: give a finite number"),
         ({"delay": "2"}, r"the weight of 'delay' is '2': give a finite number"),
         ({"delay": True}, r"the weight of 'delay' is True: give a finite number"),
-        ({"delay": np.True_}, r"the weight of 'delay' is .*True.*: give a finite number"),
         ([True, False], r"the weight of column 0 is True: give a finite number"),
-        ({"delay": None}, r"the weight of 'delay' is None: give a finite number"),
         ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
         ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),
-        ([1, np.nan], r"the weight of column 1 is nan: give a finite number"),
         ({1: 2}, r"must be a mapping from names such as .* not \{1: 2\}"),
         ("delay", r"must be a mapping from names such as \{'distance': 2.5\}, or an array .* not 'delay'"),
-        (3.0, r"must be a mapping from names such as .* not 3.0"),
         ([[1, 2]], r"must be a mapping from names such as .* not \[\[1, 2\]\]"),
     ):
         with case(value), pytest.raises(SpecError, match=message):
@@ -62,12 +57,10 @@ def test_weights_that_do_not_fit_the_rows_are_refused():
     for weights, rows, message in (
         ({"orign": 2}, ROWS, "'orign', which is not a column of flights.zarr: did you mean 'origin'"),
         ({"origin=LGB": 2}, ROWS, "'origin=LGB', which is not a column of flights.zarr: did you mean 'origin'"),
-        ({"q": 2}, ROWS, "'q', which is not a column of flights.zarr: its columns are"),
         ({"origin": 2, "origin=JFK": 3}, ROWS, "for 'origin' and for 'origin=JFK', which are the same column or parts"),
         ({"delay": 2}, unnamed, "the array has no column names, .* one weight for each of its 4 columns"),
         ((1.0, 2.0), ROWS, "2 column weights were given, but flights.zarr has 4 columns: give one for each"),
         ((0.0,) * 4, ROWS, "all column weights are 0, which leaves no column of flights.zarr: give a positive one"),
-        (dict.fromkeys(NAMES, 0), ROWS, "all column weights are 0"),
     ):  # fmt: skip
         with case(weights), pytest.raises(SpecError, match=message):
             for_columns(weights, rows)
