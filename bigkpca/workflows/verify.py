@@ -102,7 +102,6 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
                 return Verified(path, "npy", rows.shape)
             arrays = [StoredArray(rows.array, f"{path}/{rows.name}" if rows.name else path, rows.count)]
             kind, shape = "zarr array", arrays[0].shape
-
         else:
             kind, main = about["format"], groups.open_main(path, about["format"])  # raises SpecError for other versions
             shape = rows_of_manifest(path, about, main), *main.shape[1:]
