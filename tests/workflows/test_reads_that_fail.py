@@ -107,10 +107,7 @@ COMMANDS = {
     ),
     "evaluate": Command(lambda at, x: bigkpca.evaluate(at / "m.zarr", x, sample=50), ()),
     "verify": Command(lambda at, x: bigkpca.verify(x), ()),
-    "verify features": Command(lambda at, _: bigkpca.verify(at / "s.zarr"), (), ("s",)),
-    "export csv": Command(lambda at, x: bigkpca.export(x, at / "out.csv"), ("out.csv",)),
     "export npy": Command(lambda at, x: bigkpca.export(x, at / "out.npy"), ("out.npy",)),
-    "export parquet": Command(lambda at, x: bigkpca.export(x, at / "out.parquet"), ("out.parquet",)),
     "export features": Command(lambda at, _: bigkpca.export(at / "s.zarr", at / "out.npy"), ("out.npy",), ("s",)),
     "report": Command(
         lambda at, x: bigkpca.report(at / "m.zarr", at / "out.html", scores=at / "s.zarr"), ("out.html",), ("s", "x")
@@ -119,8 +116,7 @@ COMMANDS = {
 }
 OTHERS = [kind for kind in INPUTS if kind != "dataset"]
 SOME = ("EIO once", "EIO always", "ENOENT always", "other version")
-IN_FULL = [name for name in COMMANDS if name not in ("verify features", "export csv", "export parquet")]
-FULL = [(name, "dataset", 1, FAULTS if name == "transform" else SOME) for name in IN_FULL]
+FULL = [(name, "dataset", 1, FAULTS if name == "transform" else SOME) for name in COMMANDS]
 FULL += [("transform", kind, 1, FAULTS if kind in ("zarr 3", "sharded") else SOME) for kind in OTHERS]
 LONG = [(name, "dataset", 10**6, FAULTS) for name in COMMANDS]
 LONG += [(name, kind, 10**6, FAULTS) for kind in OTHERS for name in ("transform", "export npy")]
