@@ -78,7 +78,6 @@ def positive(most=1e6):
 
 
 _COUNTS = st.integers(1, 10**9)
-_WEIGHTS = st.sampled_from(["sample_weight", "w"])
 _LENGTHS = _some({}, sigma=positive() | st.just("median")) | st.fixed_dictionaries({"gamma": positive()})
 _KERNELS = _some({}, kernel=st.sampled_from(["gaussian", "rbf", "laplacian", "matern"]))
 _METHODS = st.one_of(

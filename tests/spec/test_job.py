@@ -164,7 +164,7 @@ timeout = "soon"
 """
     assert problems_of(tmp_path, text) == [
         "input.path: Field required",
-        "input.pth: unknown key 'pth': did you mean 'path'? known are array, path, sample_weight",
+        "input.pth: unknown key 'pth': did you mean 'path'? known are array, path",
         "model: Field required",
         "output.block_rows: Input should be greater than or equal to 1",
         "run.workers: Input should be a valid integer, unable to parse string as an integer",
@@ -184,11 +184,6 @@ PROBLEMS = [
     (LEAST + "[[run]]\nworkers = 1", "run: Input should be a valid dictionary"),
     (LEAST + "flag = 0.0008", "output.flag is below 2 / (1 + model.calibration_rows): give a larger share"),
     (LEAST + 'flag = "1%"', "output.flag: Input should be a valid number"),
-    (LEAST.replace("[model]", 'sample_weight = "w.npy"\n[model]'), "input.sample_weight: give the name of an array"),
-    (
-        LEAST.replace("[model]", 'sample_weight = "w"\n[model]\nrefine = 2'),
-        "input.sample_weight does not work with this model.refine: leave one of the two out",
-    ),
     (LEAST.replace("[output]", 'method = "exact"\n[output]') + "flag = 0.1", "output.flag does not work with this mod"),
     (RUN + 'workers = 2\nscheduler = "tcp://a:1"', "run: give a scheduler or a number of workers, not both"),
     (RUN + 'device = "gpu 1"', "run.device: device='gpu 1' is not the name of a device"),
