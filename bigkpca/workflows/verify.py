@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 from bigkpca.data.blocks import READ_BYTES, Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import StoredArray, ZarrRows, named_arrays, open_array, rows_of_manifest, whole
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import ReadingOptions, RunOptions
 from bigkpca.execution.plan import check_arrays
-from bigkpca.execution.tasks import Task, block_tasks
+from bigkpca.execution.tasks import Task
 from bigkpca.storage import groups, models
 
 _MOST = 10  # problems in a message
@@ -32,7 +30,7 @@ class Verified:
     ----------
     path : str
     kind : str
-        dataset, model, features, reconstruction, zarr array or npy.
+        dataset, model, features, reconstruction or zarr array.
     shape : tuple of int
         Shape of the rows; for a model, columns and components.
     """
@@ -51,7 +49,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     Parameters
     ----------
     path : path
-        A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
+        A dataset, a model, scores, reconstructed rows, or any Zarr array or group.
     **options
         Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
@@ -98,8 +96,9 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
         if about is None:
             rows = open_rows(path, run.array)
             if not isinstance(rows, ZarrRows):
-                engine.each("checking", block_tasks(_read, rows, fit_blocks(rows, None)))
-                return Verified(path, "npy", rows.shape)
+                raise SpecError(
+                    f"{path} is not stored as Zarr, whose chunks are checked: np.load reads all of a .npy file"
+                )
             arrays = [StoredArray(rows.array, f"{path}/{rows.name}" if rows.name else path, rows.count)]
             kind, shape = "zarr array", arrays[0].shape
         else:
@@ -118,10 +117,6 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
             "again with --overwrite"
         )
     return Verified(path, kind, shape)
-
-
-def _read(rows: Rows, block: Block) -> None:
-    deque(tiles(rows, block.start, block.stop, len(block)), maxlen=0)
 
 
 def _damage(arrays: Sequence[StoredArray], engine: Engine, run: RunOptions) -> list[str]:
