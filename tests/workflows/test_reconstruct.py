@@ -1,6 +1,5 @@
 """From scores back to rows, what scores leave of rows, and scores of the leading components."""
 
-import json
 import re
 from importlib import import_module
 from pathlib import Path
