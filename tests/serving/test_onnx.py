@@ -65,7 +65,7 @@ def test_what_onnx_cannot_hold(tmp_path, monkeypatch):
     ):
         with pytest.raises(SpecError, match=message):
             kpca.to_onnx(tmp_path / "model.onnx")
-    with pytest.raises(SpecError, match="a .onnx file has no column of labels"):
+    with pytest.raises(SpecError, match=r"a \.onnx file has no column of labels"):
         bigkpca.export(bessel, tmp_path / "model.onnx", labels="y")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(SpecError, match=r"needs onnx: pip install 'bigkpca\[onnx\]'"):

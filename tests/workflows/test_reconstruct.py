@@ -118,6 +118,7 @@ def reads(monkeypatch):
     """How often each of the five chunks was read."""
     return counted_reads(monkeypatch, N // CHUNK, CHUNK)
 
+
 def compare(lazy, expected, **tolerance):
     """Whether a lazy result is what was expected, with the same bits unless a tolerance is given."""
     assert isinstance(lazy, da.Array)
@@ -150,7 +151,9 @@ def test_denoise_is_one_call_for_every_kind_of_rows(kpca, dataset, X, tmp_path):
         np.testing.assert_array_equal(kpca.denoise(held), expected)
     for lazy in (da.from_array(X, chunks=(77, 30)), zarr.open_array(dataset), dataset):
         compare(kpca.denoise(lazy), expected, atol=1e-5)  # products of few rows round differently on some processors
-    np.testing.assert_allclose(kpca.denoise(dataset, out=tmp_path / "rows.zarr")[:], expected, atol=1e-3)  # other blocks
+    np.testing.assert_allclose(
+        kpca.denoise(dataset, out=tmp_path / "rows.zarr")[:], expected, atol=1e-3
+    )  # other blocks
     # Iterations start at the rows, and end near where those of the scores alone do.
     from_scores = kpca.inverse_transform(kpca.transform(X))
     assert not np.array_equal(from_scores, expected)
