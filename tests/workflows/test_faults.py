@@ -103,7 +103,7 @@ def test_a_run_whose_workers_are_all_gone_ends_and_goes_on_when_some_are_back(ru
 
     def run():
         with pytest.raises(IncompleteError) as error:
-            runs["transform"](out, scheduler=cluster.address)
+            runs["transform"](out, scheduler=cluster.address, timeout=20)  # results that are lost are waited for
         told.append(error.value)
 
     # This scheduler does not blame a task for two workers, whichever tasks the second has when it is killed.
