@@ -31,9 +31,7 @@ from bigkpca.spec.units import SEEDS
 @spec_options([name for name in FitSpec.model_fields if name not in VARIED])
 @overwrite_option
 @common
-def compare(
-    data: str, outdir: str, methods: str | None, sizes: list[int] | None, quiet: bool, **options: Any
-) -> None:
+def compare(data: str, outdir: str, methods: str | None, sizes: list[int] | None, quiet: bool, **options: Any) -> None:
     """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
     from bigkpca.comparing import compare as run
 

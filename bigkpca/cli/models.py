@@ -90,7 +90,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
 
 
 @command(
-    "bigkpca export scores.zarr scores.csv --labels y --row-numbers",
+    "bigkpca export scores.zarr scores.csv --labels y",
     "bigkpca export scores.zarr scores.parquet",
     "bigkpca export model.zarr model.onnx",
 )
@@ -102,7 +102,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     metavar="PATH|NAME",
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
-@option("--row-numbers", is_flag=True, help="Add the number of each row, counted from 0.")
 @array_option
 @overwrite_option
 @common

@@ -63,17 +63,16 @@ def number_and_weight(rows: Rows) -> tuple[int, float]:
     return number, total
 
 
-def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
+def weighted(rows: _Rows, given: Any) -> _Rows:
     """Rows with these weights: an array (n,), a Series, the path of a .npy file or of a Zarr array, or the name of an
-    array beside the rows in their Zarr group. If others append rows, there can be more weights than rows. `key` is the
-    key of a job file with such a name, for messages.
+    array beside the rows in their Zarr group. If others append rows, there can be more weights than rows.
 
     Raises SpecError for weights that do not exist or are not numbers, and for weights of another length, and
     IncompleteError if the weights of rows that others appended are still missing.
     """
     if given is None:
         return rows
-    n, values = rows.shape[0], _opened(rows, given, key)
+    n, values = rows.shape[0], _opened(rows, given)
     count = values.shape[0]
     grows = isinstance(rows, ZarrRows) and rows.pinned and isinstance(values, StoredArray)
     if count < n and grows:
@@ -89,7 +88,7 @@ def weighted(rows: _Rows, given: Any, key: str | None = None) -> _Rows:
     return rows.with_weights(SampleWeights(values.block if isinstance(values, NpyRows) else values, n))
 
 
-def _opened(rows: Rows, given: Any, key: str | None) -> Array | NpyRows | StoredArray:
+def _opened(rows: Rows, given: Any) -> Array | NpyRows | StoredArray:
     if isinstance(given, zarr.Array):
         return _stored(given, f"the zarr array {given.path!r}")
     if not is_path(given):
@@ -112,14 +111,13 @@ def _opened(rows: Rows, given: Any, key: str | None) -> Array | NpyRows | Stored
     for place in [*beside, store_of(path).absolute(path)]:
         if isinstance(node := open_node(place), zarr.Array):
             return _stored(node, place, open_node(parent(place)))
-    raise SpecError(f"{key or OPTION}: there is no array {path!r}{_alternatives(group, path, key)}")
+    raise SpecError(f"{OPTION}: there is no array {path!r}{_alternatives(group, path)}")
 
 
-def _alternatives(group: str | None, name: str, key: str | None) -> str:
+def _alternatives(group: str | None, name: str) -> str:
     """What can be given instead of a name that does not exist, for a message."""
     if group is None or not isinstance(node := open_node(group), zarr.Group):
-        files = ": give the path of a .npy file or of a Zarr array"
-        return ", since the rows are not in a Zarr group" if key else files
+        return ": give the path of a .npy file or of a Zarr array"
     arrays = arrays_of(node, group)
     held = [other for other, each in arrays.items() if each.ndim == 1 and each.dtype.kind in _NUMBERS]
     near = nearest(name, held)

@@ -38,11 +38,6 @@ def _local(path: str, info: Any) -> str:
     return _full(path, info)
 
 
-def _check_array(name: str) -> None:
-    if "/" in name or name.endswith(".npy"):
-        raise SpecError("give the name of an array in the Zarr group of the rows, such as sample_weight")
-
-
 def _valid(check: Callable[[Any], Any]) -> AfterValidator:
     """Keeps values for which a function raises no error."""
 
@@ -69,7 +64,6 @@ class JobInput(JobTable):
 
     path: _Path
     array: _Text | None = None
-    sample_weight: Annotated[_Text, _valid(_check_array)] | None = None
 
 
 class JobModel(JobTable):
@@ -178,9 +172,8 @@ class Job(JobTable):
     def _clashes(self) -> Iterator[str]:
         """Keys that conflict with the model. Values are not shown, since they can come from the environment."""
         flag, spec = self.output.flag, self.spec
-        for name, value in {"input.sample_weight": self.input.sample_weight, "output.flag": flag}.items():
-            if value is not None and (clash := without_weights(spec, name)):
-                yield f"{name} does not work with this model.{clash.option}: leave one of the two out"
+        if flag is not None and (clash := without_weights(spec, "output.flag")):
+            yield f"output.flag does not work with this model.{clash.option}: leave one of the two out"
         if flag is not None and flag < 2 / (spec.calibration_rows + 1):
             yield "output.flag is below 2 / (1 + model.calibration_rows): give a larger share, or set more such rows"
 

@@ -40,7 +40,6 @@ def export(
     out: AnyPath,
     *,
     labels: AnyPath | None = None,
-    row_numbers: bool = False,
     array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
@@ -58,17 +57,14 @@ def export(
     out : path
         The file, on a local disk or in an object store.
     labels : path or name, optional
-        Add a column `label`: a .npy file, a dataset, or the name of an array beside the original rows, such as "y".
-        Text labels are written as text.
-    row_numbers : bool
-        Add a column `row`: the number of each row, counted from 0.
+        Begin with a column `label`: a .npy file, a dataset, or the name of an array beside the original rows, such as
+        "y". Text labels are written as text.
     array : str, optional
         Name of the array if `data` is a Zarr group.
     overwrite : bool
         Replace an existing file.
     progress : bool or Progress
-        True shows bars or, without a terminal, lines; a Progress object receives the number of rows written. By
-        default, nothing is shown.
+        True shows bars or, without a terminal, lines; a Progress object receives the number of rows written.
 
     Returns
     -------
@@ -79,7 +75,7 @@ def export(
     ------
     SpecError
         An unknown suffix, a file that already exists, a path inside a folder of arrays, labels that do not match the
-        rows, labels for a .npy file, or types that the format lacks.
+        rows, labels for a .npy file or a model, two columns of one name, or types that the format lacks.
     CorruptionError
         Rows that cannot be read.
     LockedError
@@ -99,30 +95,27 @@ def export(
     >>> bigkpca.export("scores.zarr", "scores.csv").rows
     500
     """
-    progress = shown(progress)
-    path = expanded(out)
+    progress, path = shown(progress), expanded(out)
     suffix = next((end for end in (*_SUFFIXES, ".onnx") if path.lower().endswith(end)), None)
     if suffix is None:
         raise SpecError(f"{path}: rows are exported as {', '.join(_SUFFIXES)}, models as .onnx: choose such a name")
+    if labels is not None and suffix in (".npy", ".onnx"):
+        raise SpecError(f"{path}: a {suffix} file has no column of labels: leave them out, or export rows as .parquet")
     if suffix == ".onnx":
-        if labels is not None or row_numbers:
-            raise SpecError(f"{path}: a model has no rows: leave out labels and row numbers")
         return export_model(models.model_of(data), path, overwrite=overwrite)
-    if suffix == ".npy" and (labels is not None or row_numbers):
-        raise SpecError(f"{path}: a .npy file holds numbers of one type: export labels and row numbers as .parquet")
     if suffix != ".npy":
         require("pyarrow", "tables", path)
-    rows = open_rows(data, array)
-    word = "column" if feature_store(data) is None else "kernelpca"
+    rows, store = open_rows(data, array), feature_store(data)
+    word = "column" if store is None else "kernelpca"
     names = rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
     with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:
-        before = [_Beside("row", np.dtype(np.int64), np.arange)] if row_numbers else []
-        if labels is not None:
-            before.append(_labels(labels, data, rows))
-        after = _flags(data) if suffix != ".npy" else []
-        columns = [*(each.name for each in before), *names, *(each.name for each in after)]
+        parts = [] if labels is None else [_labels(labels, store, rows)]
+        parts.append(_Columns(names, rows.dtype, rows.block))
+        if suffix != ".npy":
+            parts += _flags(store)
+        columns = [name for part in parts for name in part.names]
         twice = [name for name, count in Counter(columns).items() if count > 1]
-        if twice and (before or suffix == ".parquet"):
+        if twice and suffix != ".npy":
             raise SpecError(
                 f"{path}: two columns would have the name {twice[0]!r}, which readers reject: rename one first"
             )
@@ -132,7 +125,7 @@ def export(
             shown_pass(progress, "exporting", rows.shape[0]) as advance,
             store_of(path).writing(path) as file,
             unchanged(rows),
-            _npy(file, rows) if suffix == ".npy" else _table(suffix, file, rows, names, before, after) as write,
+            _npy(file, rows) if suffix == ".npy" else _table(suffix, file, parts) as write,
         ):
             for start in range(0, rows.shape[0], step):
                 stop = min(start + step, rows.shape[0])
@@ -165,20 +158,17 @@ def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Beside:
-    """A column beside the rows: its name and dtype, and a reader of a range of rows."""
+class _Columns:
+    """Columns of one dtype, and a reader of a range of their rows, (b, k) or (b,)."""
 
-    name: str
+    names: Sequence[str]
     dtype: np.dtype[Any]
     read: Callable[[int, int], Array]
 
 
-def _labels(given: AnyPath, data: Any, rows: Rows) -> _Beside:
-    """The labels of the rows. Raises SpecError unless each row has one."""
-    store = feature_store(data)
-    source = (
-        rows.fingerprint()["path"] if store is None else ((groups.describe(store) or {}).get("input") or {})["path"]
-    )
+def _labels(given: AnyPath, store: str | None, rows: Rows) -> _Columns:
+    """The labels of the rows, which may be scores in a feature store. Raises SpecError unless each row has one."""
+    source = (rows.fingerprint() if store is None else (groups.describe(store) or {})["input"])["path"]
     values, where = open_labels(labels_path(given), source)
     place = where.removesuffix("/y")  # which can be passed itself
     grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
@@ -190,19 +180,18 @@ def _labels(given: AnyPath, data: Any, rows: Rows) -> _Beside:
         found = np.asarray(values[start:stop])
         return names_of(found, categories, where) if categories else found
 
-    return _Beside("label", read(0, 1).dtype, read)
+    return _Columns(["label"], read(0, 1).dtype, read)
 
 
-def _flags(data: Any) -> list[_Beside]:
-    """The flags of the rows, with reasons as words; none if these are not scores with flags."""
-    store = feature_store(data)
+def _flags(store: str | None) -> list[_Columns]:
+    """The flags of the rows, with reasons as words; none without a feature store with flags."""
     if store is None or (groups.describe(store) or {}).get("flag") is None:
         return []
     statistic, flagged = (groups.open_values(store, name) for name in ARRAYS)
     reasons = np.array(REASONS)
     return [
-        _Beside("statistic", statistic.dtype, lambda start, stop: np.asarray(statistic[start:stop])),
-        _Beside("flagged", reasons.dtype, lambda start, stop: reasons[flagged[start:stop]]),
+        _Columns(["statistic"], statistic.dtype, lambda start, stop: np.asarray(statistic[start:stop])),
+        _Columns(["flagged"], reasons.dtype, lambda start, stop: reasons[flagged[start:stop]]),
     ]
 
 
@@ -220,21 +209,24 @@ def _npy(file: IO[bytes], rows: Rows) -> Iterator[Callable[[int, int], Any]]:
 
 
 @contextmanager
-def _table(
-    suffix: str, file: IO[bytes], rows: Rows, names: Sequence[str], before: Sequence[_Beside], after: Sequence[_Beside]
-) -> Iterator[Callable[[int, int], Any]]:
-    """A writer of ranges of rows to a table; text has enough digits to distinguish all numbers."""
+def _table(suffix: str, file: IO[bytes], parts: Sequence[_Columns]) -> Iterator[Callable[[int, int], Any]]:
+    """A writer of ranges of rows to a table; text has enough digits to distinguish all numbers. Raises SpecError for
+    types that Arrow lacks."""
     import pyarrow as pa
     from pyarrow import csv
     from pyarrow.parquet import ParquetWriter
 
-    schema = pa.schema(
-        [
-            *((each.name, _type(each.dtype, f"the {each.name}s")) for each in before),
-            *((name, _type(rows.dtype, "the rows")) for name in names),
-            *((each.name, _type(each.dtype, "the flags")) for each in after),
-        ]
-    )
+    fields: list[Any] = []
+    for part in parts:
+        try:
+            kind = pa.array(np.empty(0, part.dtype.newbyteorder("="))).type
+        except pa.ArrowNotImplementedError as error:
+            raise SpecError(
+                f"the column {part.names[0]} has the dtype {part.dtype}, which CSV and Parquet lack: convert it first, "
+                "e.g. to float64 or text"
+            ) from error
+        fields += [(name, kind) for name in part.names]
+    schema = pa.schema(fields)
     opened: Any = (
         csv.CSVWriter(file, schema, write_options=csv.WriteOptions(quoting_style="needed"))
         if suffix == ".csv"
@@ -242,20 +234,8 @@ def _table(
     )
 
     def write(start: int, stop: int) -> None:
-        first, last = ([_native(each.read(start, stop)) for each in beside] for beside in (before, after))
-        writer.write_table(pa.table([*first, *_native(rows.block(start, stop)).T, *last], schema=schema))
+        blocks = [_native(part.read(start, stop)).reshape(stop - start, -1) for part in parts]
+        writer.write_table(pa.table([column for block in blocks for column in block.T], schema=schema))
 
     with opened as writer:
         yield write
-
-
-def _type(dtype: np.dtype[Any], what: str) -> Any:
-    """The Arrow type of a NumPy array. Raises SpecError if there is none."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(np.empty(0, dtype.newbyteorder("="))).type
-    except pa.ArrowNotImplementedError as error:
-        raise SpecError(
-            f"{what} have the dtype {dtype}, which CSV and Parquet lack: convert them first, e.g. to float64 or text"
-        ) from error

@@ -46,17 +46,15 @@ def fit(
     out : path
         Folder of the model.
     transform : path, optional
-        Also write the scores of the rows to a feature store at this path, with the same bits as `bigkpca.transform`. A
-        fit on threads keeps and reuses features of its pass as far as memory allows.
+        Also write the scores of the rows to a feature store at this path, with the bits of `bigkpca.transform`. A fit
+        on threads reuses features of its pass as far as memory allows.
     like : model, optional
-        Fit with the features of this model: its kernel, landmarks or frequencies, offset, scale and precision. Options
-        left at their defaults are taken from its fit; only `noise` can differ. Models fitted this way to different rows
-        can be merged: see `bigkpca.merge`.
+        Fit with the features of this model: its kernel, landmarks or frequencies, offset, scale and precision. Other
+        options are those of its fit unless they are set; only `noise` can differ. See `bigkpca.merge`.
     sample_weight : array (n,), or path, optional
         Weights of the rows, finite numbers of at least 0: components are those of the weighted mean and scatter. Whole
-        numbers have the effect of repeated rows, 0 that of a row left out. A path is that of a .npy file or of a Zarr
-        array, or the name of an array in the Zarr group of `data`. Not for method="exact", `refine` and precomputed
-        kernels.
+        numbers have the effect of repeated rows. A path is that of a .npy file or of a Zarr array, or the name of an
+        array in the Zarr group of `data`. Not for method="exact", `refine` and precomputed kernels.
     **options
         What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
@@ -75,8 +73,7 @@ def fit(
     memory : str or int, optional
         Memory that a process may use, with what it already holds, e.g. "2 GB", or a number of bytes.
     timeout : str or float, default="10 min"
-        Time without a finished block after which the run ends with IncompleteError, e.g. "30 min", or a number of
-        seconds.
+        Time without a finished block after which the run ends with IncompleteError, e.g. "30 min", or seconds.
     progress : bool or Progress, default=False
         True shows bars, or lines without a terminal; a Progress receives titles and rows of each pass, and notes.
     overwrite : bool, default=False
@@ -106,8 +103,8 @@ def fit(
 
     Notes
     -----
-    Passes over the data: a bounded sample and one full pass; see `KernelPCA` for options that need more. Both are
-    repeated in float64 if rounding in float32 would matter. Source: `docs/numerics.md`.
+    A bounded sample and one pass over the data; see `KernelPCA` for options that need more. Both are repeated in
+    float64 if rounding in float32 would matter. Source: `docs/numerics.md`.
 
     Examples
     --------
@@ -225,12 +222,12 @@ def merge(parts: Iterable[AnyModel], out: AnyPath | None = None, *, overwrite: b
 
     Notes
     -----
-    No pass over the data. Models are read one at a time. For k models, at most log2(k) sums are held, of at most 8 D²
-    bytes each for D landmarks or random features. The sums equal those of a fit of all rows with the same features: to
-    the bit if every part but the last has the same number of blocks, a power of two, and blocks have the same number of
-    rows; otherwise up to rounding. Bounds of the certificate hold for all rows; those with 95 % confidence come from
-    rows that each fit had set aside. There is no reference for the drift of later rows. Source: `docs/numerics.md`,
-    section 2.
+    No pass over the data. Of k models, read one at a time, at most log2(k) sums are held, of at most 8 D² bytes each
+    for D landmarks or random features. The sums equal those of a fit of all rows with the same features: to the bit if
+    every part but the last has the same number of blocks, a power of two, and blocks have the same number of rows;
+    otherwise up to rounding. Bounds of the certificate hold for all rows; those with 95 % confidence come from rows
+    that each fit had set aside. There is no reference for the drift of later rows. Source: `docs/numerics.md`, section
+    2.
 
     Examples
     --------

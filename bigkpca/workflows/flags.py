@@ -21,7 +21,7 @@ ARRAYS = {
     "statistic": NewArray(np.float64, attributes=_STATISTIC),
     "flagged": NewArray(np.uint8, attributes={"long_name": "why the row is unusual", **_FLAGS}),
 }
-_CERTAIN = 0.9999  # probability of the range that chance explains
+_CERTAIN = 0.9999  # probability of the range that chance explains, so that many runs raise no false warning
 _SHOWN = 10  # rows that are most unusual
 
 
@@ -40,10 +40,8 @@ def flags_of(model: Model, scores: Array, residuals: Array, alpha: float) -> dic
     """The `ARRAYS` of rows with these scores (n, r) and residuals (n,)."""
     calibration = model.check_calibrated()
     values = calibration.statistics(scores, residuals)
-    return {
-        "statistic": values[COMBINED],
-        "flagged": calibration.flags(values, float(calibration.limits(alpha)[COMBINED])),
-    }
+    limit = float(calibration.limits(alpha)[COMBINED])
+    return {"statistic": values[COMBINED], "flagged": calibration.flags(values, limit)}
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,19 @@ class FlaggedShare:
         """The share of the rows that is flagged."""
         return self.count / self.rows
 
-    def __str__(self) -> str:
-        return f"{self.count:,} of {self.rows:,} rows flagged ({_percent(self.share)})"
-
     def range(self, calibration: Calibration) -> tuple[float, float]:
-        """The range of the share that chance explains: the share of rows like those of the fit is outside it with a
-        probability of 0.01 %, so that many runs raise no false warning."""
+        """The range of the share of rows like those of the fit; chance leads out of it with a probability of 0.01 %."""
         return calibration.range(self.alpha, self.rows, _CERTAIN)
 
     def compared(self, calibration: Calibration) -> str:
         """The share in words, the expected one, what chance explains, and whether this is more."""
         most = self.range(calibration)[1]
-        words = f"{self}; expected at most {_percent(self.alpha)}, or up to {_percent(most)} by chance"
-        return words if self.share <= most else f"{words}: some rows are unlike those of the fit"
+        share, alpha, chance = (f"{100 * each:.3g}%" for each in (self.share, self.alpha, most))
+        more = ": some rows are unlike those of the fit" if self.share > most else ""
+        return (
+            f"{self.count:,} of {self.rows:,} rows flagged ({share}); expected at most {alpha}, or up to {chance} by "
+            f"chance{more}"
+        )
 
     def warning(self, calibration: Calibration) -> str | None:
         """A warning if more rows are flagged than chance explains."""
@@ -80,10 +78,8 @@ class FlaggedShare:
 
 @dataclass(frozen=True)
 class FlaggedRows:
-    """The flagged rows of a feature store: how many, and the most unusual ones, most unusual first.
-
-    `numbers` (k,) are numbers of rows, with the combined `statistic` (k,) and `reasons` (k,) of each.
-    """
+    """The flagged rows of a feature store: how many, and the numbers (k,) of the most unusual ones, most unusual first,
+    with their combined statistic (k,) and reasons (k,)."""
 
     share: FlaggedShare
     numbers: Array
@@ -109,7 +105,3 @@ def flagged_rows(path: str, most: int = _SHOWN) -> FlaggedRows | None:
         raise CorruptionError(f"{path}: its array flagged has other values than its attribute flag_values")
     reasons = tuple(REASONS[code] for code in top[2].astype(int))
     return FlaggedRows(FlaggedShare(about["flag"], about["rows"], count), top[0].astype(int), top[1], reasons)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"

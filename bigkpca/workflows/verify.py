@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 from bigkpca.data.blocks import READ_BYTES, Block, fit_block_rows, split
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import Rows, tiles
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.data.stores.base import PARTIAL
 from bigkpca.data.zarr import StoredArray, ZarrRows, named_arrays, open_array, rows_of_manifest, whole
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
-from bigkpca.execution.engine import Engine, fit_blocks
+from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import ReadingOptions, RunOptions
 from bigkpca.execution.plan import check_arrays
-from bigkpca.execution.tasks import Task, block_tasks
+from bigkpca.execution.tasks import Task
 from bigkpca.storage import groups, models
 
 _MOST = 10  # problems in a message
@@ -31,9 +29,8 @@ class Verified:
     Attributes
     ----------
     path : str
-        Path of the object.
     kind : str
-        dataset, model, features, reconstruction, zarr array or npy.
+        dataset, model, features, reconstruction or zarr array.
     shape : tuple of int
         Shape of the rows; for a model, columns and components.
     """
@@ -52,7 +49,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     Parameters
     ----------
     path : path
-        A dataset, a model, scores, reconstructed rows, a Zarr array or group, or a .npy file.
+        A dataset, a model, scores, reconstructed rows, or any Zarr array or group.
     **options
         Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
 
@@ -96,31 +93,30 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
         model = models.load_model(path)
         return Verified(path, "model", (model.columns, model.components))
     with run.engine() as engine:
-        if about is not None:
-            return _group(path, about, engine, run)
-        rows = open_rows(path, run.array)
-        if isinstance(rows, ZarrRows):
-            name = f"{path}/{rows.name}" if rows.name else path
-            _report(path, _damage([StoredArray(rows.array, name, rows.count)], engine, run))
+        if about is None:
+            rows = open_rows(path, run.array)
+            if not isinstance(rows, ZarrRows):
+                raise SpecError(
+                    f"{path} is not stored as Zarr, whose chunks are checked: np.load reads all of a .npy file"
+                )
+            arrays = [StoredArray(rows.array, f"{path}/{rows.name}" if rows.name else path, rows.count)]
+            kind, shape = "zarr array", arrays[0].shape
         else:
-            engine.each("checking", block_tasks(_read, rows, fit_blocks(rows, None)))
-        return Verified(path, "zarr array" if isinstance(rows, ZarrRows) else "npy", rows.shape)
-
-
-def _group(path: str, about: dict[str, Any], engine: Engine, run: RunOptions) -> Verified:
-    """Check that all chunks of the arrays of a group exist and decode."""
-    main = groups.open_main(path, about["format"])  # raises SpecError for other versions
-    rows = rows_of_manifest(path, about, main)
-    places = [f"{path}/{name}" for name in sorted(named_arrays(about))]
-    damage = _damage([StoredArray(whole(open_array(place)), place, rows) for place in places], engine, run)
+            kind, main = about["format"], groups.open_main(path, about["format"])  # raises SpecError for other versions
+            shape = rows_of_manifest(path, about, main), *main.shape[1:]
+            places = [f"{path}/{name}" for name in sorted(named_arrays(about))]
+            arrays = [StoredArray(whole(open_array(place)), place, shape[0]) for place in places]
+        damage = _damage(arrays, engine, run)
     if damage and groups.describe(path) != about:
         raise IncompleteError(f"{path} was replaced during the check: run the same command again")
-    _report(path, damage)
-    return Verified(path, about["format"], (rows, *main.shape[1:]))
-
-
-def _read(rows: Rows, block: Block) -> None:
-    deque(tiles(rows, block.start, block.stop, len(block)), maxlen=0)
+    if damage:
+        shown = "".join(f"  {each}\n" for each in damage[:_MOST])
+        more = f"  and {len(damage) - _MOST} more\n" if len(damage) > _MOST else ""
+        raise CorruptionError(
+            f"{path}: {len(damage):,} parts are damaged or missing\n{shown}{more}restore these files, or make the data "
+            "again with --overwrite"
+        )
+    return Verified(path, kind, shape)
 
 
 def _damage(arrays: Sequence[StoredArray], engine: Engine, run: RunOptions) -> list[str]:
@@ -145,14 +141,3 @@ def _damaged(array: StoredArray, block: Block) -> list[str]:
         except CorruptionError as error:
             found.append(str(error))
     return found
-
-
-def _report(path: str, damage: Sequence[str]) -> None:
-    """Raise CorruptionError if there is any damage."""
-    if damage:
-        shown = "\n".join(f"  {each}" for each in damage[:_MOST])
-        more = f"\n  and {len(damage) - _MOST} more" if len(damage) > _MOST else ""
-        raise CorruptionError(
-            f"{path}: {len(damage):,} parts are damaged or missing\n{shown}{more}\nrestore these files, or make the "
-            "data again with --overwrite"
-        )

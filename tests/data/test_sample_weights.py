@@ -98,8 +98,6 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     ):
         with pytest.raises(SpecError, match=message):
             weighted(open_rows(tmp_path / "x.npy"), name)
-    with pytest.raises(SpecError, match=r"^input\.x: there is no array 'w', since the rows are not in a Zarr group"):
-        weighted(open_rows(tmp_path / "x.npy"), "w", "input.x")
     del group["sample_weight"], group["counts"]
     with pytest.raises(SpecError, match=r"d\.zarr has no array with one number for each row"):
         weighted(rows, "sample_weight")

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tomllib
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import urlopen
 
@@ -18,18 +20,61 @@ from dask.utils import parse_bytes, parse_timedelta
 from distributed import Client, Security
 
 from bigkpca.spec.job import read_job
-from tests.deploy.manifests import FOLDER, matches, of_kind, only, option, pods, rendered, templates
 from tests.helpers.custom_resources import schema_of
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.files import ROOT
 from tests.helpers.nights import Night, some_rows
 from tests.helpers.proxy import proxy
-from tests.helpers.s3 import BUCKET, free_ports
+from tests.helpers.s3 import BUCKET, free_ports, program
 
-JOB = tomllib.loads((FOLDER / "nightly.toml").read_text())
+FOLDER = ROOT / "deploy" / "kubernetes"
+JOB_TEXT = (FOLDER / "nightly.toml").read_text()
+JOB = tomllib.loads(JOB_TEXT)
 README = (FOLDER / "README.md").read_text()
+TEMPLATES = list(yaml.safe_load_all((FOLDER / "secrets.template.yaml").read_text()))  # the Secrets that a user makes
 IMAGE_SETTINGS = yaml.safe_load((ROOT / "deploy" / "docker" / "dask.yaml").read_text())["distributed"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+@cache
+def rendered():
+    """All documents; skips the test without kubectl."""
+    command = [program("kubectl"), "kustomize", FOLDER]
+    return tuple(yaml.safe_load_all(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
+
+
+def of_kind(kind):
+    return [document for document in rendered() if document["kind"] == kind]
+
+
+def only(kind):
+    """The one document of a kind."""
+    (found,) = of_kind(kind)
+    return found
+
+
+def pods():
+    """Scheduler and worker with the labels that the operator gives them, and the job; each has one container."""
+    cluster, job = only("DaskCluster"), only("CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    found = {"nightly": (job["metadata"]["labels"], job["spec"])}
+    for name in ("scheduler", "worker"):
+        labels = {"dask.org/cluster-name": cluster["metadata"]["name"], "dask.org/component": name}
+        found[name] = labels, cluster["spec"][name]["spec"]
+    return {
+        name: SimpleNamespace(labels=labels, spec=spec, container=spec["containers"][0])
+        for name, (labels, spec) in found.items()
+    }
+
+
+def option(container, name):
+    """What follows an option in the command of a container."""
+    return container["args"][container["args"].index(name) + 1]
+
+
+def selected(selector):
+    """The names of the pods that a selector of `matchLabels` takes."""
+    assert set(selector) <= {"matchLabels"}
+    return {name for name, pod in pods().items() if selector.get("matchLabels", {}).items() <= pod.labels.items()}
 
 
 @pytest.mark.full
@@ -38,7 +83,7 @@ def test_what_is_rendered_is_valid_for_kubernetes_and_the_operator():
     made = [{"kind": "Pod", "metadata": {"labels": pod.labels}, "spec": pod.spec} for pod in pods().values()]
     made += [{"kind": "Service", "spec": only("DaskCluster")["spec"]["scheduler"]["service"]}]
     made = [{"apiVersion": "v1"} | each for each in made]
-    for version, document in product(("1.33", "1.37"), [*ours, *made, *templates()]):
+    for version, document in product(("1.33", "1.37"), [*ours, *made, *TEMPLATES]):
         pytest.importorskip("kubernetes_validate").validate(document, version, strict=True)
     jsonschema = pytest.importorskip("jsonschema")
     for kind in ("DaskCluster", "DaskAutoscaler"):
@@ -47,32 +92,22 @@ def test_what_is_rendered_is_valid_for_kubernetes_and_the_operator():
         jsonschema.validate({"spec": {**only("DaskAutoscaler")["spec"], "least": 2}}, schema_of("DaskAutoscaler"))
 
 
-def fate(code, disrupted=False):
-    """What the Job does with a pod that ended so: the action of the first rule that fits."""
-    for rule in only("CronJob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]:
-        codes = rule.get("onExitCodes", {"operator": "In", "values": []})
-        assert codes["operator"] == "In"
-        if code in codes["values"] or (disrupted and "onPodConditions" in rule):
-            return str(rule["action"])
-    return "Count"
-
-
 def test_a_night_never_runs_twice_and_is_tried_again_where_that_helps():
     night = only("CronJob")["spec"]
     job = night["jobTemplate"]["spec"]
     assert night["concurrencyPolicy"] == "Forbid"
     assert job["template"]["spec"]["restartPolicy"] == "Never"  # else exit codes have no policy
     assert night["startingDeadlineSeconds"] + job["activeDeadlineSeconds"] < 24 * 3600
-    assert {fate(code) for code in (5, 6, 137, 143)} == {"Count"}
-    assert [code for code in range(256) if fate(code) == "FailJob"] == [1, 2, 3, 4, 7]
-    assert fate(6, disrupted=True) == "Ignore"
+    fails, ignores = job["podFailurePolicy"]["rules"]  # others count as one of the tries
+    codes = {"containerName": "nightly", "operator": "In", "values": [1, 2, 3, 4, 7]}
+    assert fails == {"action": "FailJob", "onExitCodes": codes}
+    assert ignores == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     assert job["backoffLimit"] >= 3
     assert pods()["nightly"].spec["terminationGracePeriodSeconds"] >= 3 * 10  # tests of SIGTERM allow 10 seconds
+    # A Job can have no other kind of budget than the first. The scheduler has none: it runs by day, too.
     budgets = [each["spec"] for each in of_kind("PodDisruptionBudget")]
-    found = {name: [each for each in budgets if matches(each["selector"], pod.labels)] for name, pod in pods().items()}
-    assert [each["minAvailable"] for each in found["nightly"]] == [1]  # the only kind that a Job may have
-    assert [each["maxUnavailable"] for each in found["worker"]] == [1]
-    assert found["scheduler"] == []  # it runs by day, too
+    found = [(selected(each["selector"]), each.get("minAvailable"), each.get("maxUnavailable")) for each in budgets]
+    assert sorted(found, key=str) == [({"nightly"}, 1, None), ({"worker"}, None, 1)]
 
 
 def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
@@ -81,7 +116,7 @@ def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
     ports = {port["name"]: port["port"] for port in service["ports"]}
     address = f"tls://{name}-scheduler:{ports['tcp-comm']}"  # the operator's name for it
     assert JOB["run"]["scheduler"] == pods()["worker"].container["args"][2] == address
-    assert matches({"matchLabels": service["selector"]}, pods()["scheduler"].labels)
+    assert selected({"matchLabels": service["selector"]}) == {"scheduler"}
     assert f"certificates.sh tls {name}-scheduler" in README
     assert (scaler["cluster"], scaler["minimum"]) == (name, cluster["spec"]["worker"]["replicas"]) == (name, 0)
     # The operator removes the workers that the scheduler names.
@@ -117,37 +152,42 @@ def test_the_scheduler_tells_the_operator_how_many_workers_it_needs_though_it_ha
             scheduler.kill()
 
 
-def named(node, kind):
-    """The ConfigMaps, or Secrets, that a pod names."""
-    words = {"ConfigMap": ("configMapRef", "configMap"), "Secret": ("secretRef", "secret")}[kind]
-    if isinstance(node, list):
-        return {name for each in node for name in named(each, kind)}
-    if not isinstance(node, dict):
-        return set()
-    own = {value.get("name", value.get("secretName")) for key, value in node.items() if key in words}
-    return own | {name for value in node.values() for name in named(value, kind)}
+def sources(pod):
+    """The ConfigMaps and the Secrets that a pod reads, as variables or files."""
+    refs = [*pod.container.get("envFrom", []), *pod.spec["volumes"]]
+    maps = {name for ref in refs for key in ("configMapRef", "configMap") if (name := ref.get(key, {}).get("name"))}
+    named = [ref.get("secretRef", {}).get("name") or ref.get("secret", {}).get("secretName") for ref in refs]
+    return maps, set(filter(None, named))
+
+
+def variables(pod):
+    """The environment variables that a pod's ConfigMaps and Secrets set."""
+    maps = {each["metadata"]["name"]: each["data"] for each in of_kind("ConfigMap")}
+    keys = maps | {each["metadata"]["name"]: each["stringData"] for each in TEMPLATES}
+    return {key for each in pod.container["envFrom"] for ref in each.values() for key in keys[ref["name"]]}
 
 
 def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme_and_the_job_has_its_variables():
     for pod in pods().values():
-        assert named(pod.spec, "ConfigMap") <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
+        maps, secrets = sources(pod)
+        assert maps <= {each["metadata"]["name"] for each in of_kind("ConfigMap")}
         assert pod.spec["serviceAccountName"] == only("ServiceAccount")["metadata"]["name"]
-        for secret in named(pod.spec, "Secret"):
-            (template,) = [each for each in templates() if each["metadata"]["name"] == secret]
+        for secret in secrets:
+            (template,) = [each for each in TEMPLATES if each["metadata"]["name"] == secret]
             assert f"create secret generic {secret} " in README
             assert [key for key in template["stringData"] if key not in README] == []
         assert "imagePullSecrets" not in pod.spec  # which would replace those of the account
-    ((secret,),) = [each["imagePullSecrets"] for each in of_kind("ServiceAccount")]
+    (secret,) = only("ServiceAccount")["imagePullSecrets"]
     assert f"create secret docker-registry {secret['name']} " in README
     assert of_kind("Secret") == []  # to apply it again would undo what a user made
-    assert {value for each in templates() for value in each["stringData"].values()} == {""}
-    assert {each["metadata"]["namespace"] for each in templates()} == {only("Namespace")["metadata"]["name"]}
-    nightly, text = pods()["nightly"], (FOLDER / "nightly.toml").read_text()
+    assert {value for each in TEMPLATES for value in each["stringData"].values()} == {""}
+    assert {each["metadata"]["namespace"] for each in TEMPLATES} == {only("Namespace")["metadata"]["name"]}
+    nightly = pods()["nightly"]
     (job,) = [each for each in of_kind("ConfigMap") if "nightly.toml" in each["data"]]
     mounts = {mount["name"]: mount["mountPath"] for mount in nightly.container["volumeMounts"]}
-    assert job["data"]["nightly.toml"] == text
+    assert job["data"]["nightly.toml"] == JOB_TEXT
     assert nightly.container["args"] == ["bigkpca", "run", f"{mounts['job']}/nightly.toml"]
-    assert set(re.findall(r"\$\{(\w+)\}", text)) <= variables(nightly)
+    assert set(re.findall(r"\$\{(\w+)\}", JOB_TEXT)) <= variables(nightly)
     assert variables(nightly) == variables(pods()["worker"])  # workers read and write themselves
     read_job(FOLDER / "nightly.toml", {"BUCKET": "lake"})
 
@@ -155,7 +195,7 @@ def test_all_that_a_pod_names_is_rendered_or_a_secret_of_the_readme_and_the_job_
 def test_pods_have_no_rights_and_are_pinned_and_their_memory_fits_the_job():
     tls = IMAGE_SETTINGS["comm"]["tls"]
     files = {tls["ca-file"], *(path for role in ("scheduler", "worker", "client") for path in tls[role].values())}
-    (certificates,) = [each["stringData"] for each in templates() if each["metadata"]["name"] == "bigkpca-tls"]
+    (certificates,) = [each["stringData"] for each in TEMPLATES if each["metadata"]["name"] == "bigkpca-tls"]
     assert only("Namespace")["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
     closed = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
     for spec, container in ((pod.spec, pod.container) for pod in pods().values()):
@@ -181,16 +221,12 @@ def test_pods_have_no_rights_and_are_pinned_and_their_memory_fits_the_job():
 
 def peers(rule, side):
     """Who a rule of a NetworkPolicy lets through: our pods, namespaces and addresses, or everybody."""
-    found = set()
     for peer in rule.get(side, [{}]):
-        ((kind, value),) = peer.items() or [("everybody", None)]
-        if kind == "podSelector":
-            found |= {name for name, pod in pods().items() if matches(value, pod.labels)}
-        else:
-            found |= (
-                {*value["matchLabels"].values()} if kind == "namespaceSelector" else {(value or {}).get("cidr", kind)}
-            )
-    return found
+        yield from selected(peer["podSelector"]) if "podSelector" in peer else ()
+        yield from peer.get("namespaceSelector", {}).get("matchLabels", {}).values()
+        yield from peer.get("ipBlock", {}).values()
+        if not peer:
+            yield "everybody"
 
 
 def test_only_the_job_and_workers_reach_the_scheduler():
@@ -198,11 +234,10 @@ def test_only_the_job_and_workers_reach_the_scheduler():
     for policy in of_kind("NetworkPolicy"):
         spec = policy["spec"]
         assert spec["policyTypes"] == ["Ingress", "Egress"]  # what no rule lets through is denied
-        own = {name for name, pod in pods().items() if matches(spec["podSelector"], pod.labels)}
         for way, side in (("ingress", "from"), ("egress", "to")):
             for rule in spec.get(way, []):
                 ports = [each["port"] for each in rule["ports"]]
-                ways[way] |= set(product(own, peers(rule, side), ports))
+                ways[way] |= set(product(selected(spec["podSelector"]), peers(rule, side), ports))
     assert {} in [policy["spec"]["podSelector"] for policy in of_kind("NetworkPolicy")]  # all pods
     assert ways["ingress"] == {
         ("scheduler", "worker", 8786),
@@ -214,14 +249,6 @@ def test_only_the_job_and_workers_reach_the_scheduler():
     outside = {("everybody", 443), ("everybody", 53), ("169.254.170.23/32", 80)}  # names, storage and credentials
     inside = {(source, to, port) for to, source, port in ways["ingress"] if source in pods()}
     assert ways["egress"] == inside | {(name, *each) for name in ("worker", "nightly") for each in outside}
-
-
-def variables(pod):
-    """The environment variables that a pod's ConfigMaps and Secrets set."""
-    maps = {each["metadata"]["name"]: each["data"] for each in of_kind("ConfigMap")}
-    keys = {each["metadata"]["name"]: each["stringData"] for each in templates()}
-    named = [reference["name"] for each in pod.container["envFrom"] for reference in each.values()]
-    return {key for name in named for key in (maps | keys)[name]}
 
 
 POLICY = json.loads((FOLDER / "bucket-policy.json").read_text())["Statement"]
@@ -253,17 +280,15 @@ def asked_for(method, url):
 
 @pytest.mark.full
 def test_the_role_may_do_what_the_job_does_and_nothing_else(bucket, s3_server, use_s3, tmp_path):
-    text = re.sub(r"^scheduler = .*$", "", (FOLDER / "nightly.toml").read_text(), flags=re.M)
+    text = re.sub(r"^scheduler = .*$", "", JOB_TEXT, flags=re.M)
     night = Night.made(tmp_path / "job", bucket)
     Path(night.job).write_text(text.replace("${BUCKET}", bucket.removeprefix("s3://")))
-    night.append(some_rows(300, columns=60))
     with proxy(s3_server.port) as between:
-        use_s3(between.port)
-        night.run()
-        use_s3(s3_server.port)
-        night.append(some_rows(50, 1, columns=60))
-        use_s3(between.port)
-        night.run()
+        for count in (300, 50):
+            use_s3(s3_server.port)
+            night.append(some_rows(count, columns=60))
+            use_s3(between.port)
+            night.run()
         found = {asked_for(*request) for request in between.requests}
     use_s3(s3_server.port)
     folder = bucket.removeprefix(f"s3://{BUCKET}/")

@@ -1,5 +1,5 @@
 """deploy/slurm: the script with stand-ins for Slurm's commands, its cluster without Slurm, and a real Slurm of one node
-on which the job is cancelled, stopped before its time limit, and goes on."""
+on which the job is stopped before its time limit, and goes on."""
 
 import os
 import re
@@ -15,7 +15,6 @@ import dask
 import numpy as np
 import psutil
 import pytest
-import zarr
 
 import bigkpca
 from bigkpca.ingesting import ingest
@@ -140,106 +139,48 @@ trap 'kill $(jobs -p)' TERM; wait"""
     assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    with Slurm(tmp_path_factory.mktemp("slurm")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    """A night of rows, and what it gives on threads."""
-    folder = tmp_path_factory.mktemp("rows")
-    np.save(folder / "rows.npy", np.random.default_rng(0).normal(size=(400_000, 40)).astype("f4"))
-    ingest([folder / "rows.npy"], folder / "rows.zarr")
-    bigkpca.fit(folder / "rows.zarr", folder / "model.zarr", **MODEL)
-    bigkpca.transform(folder / "model.zarr", folder / "rows.zarr", folder / "features.zarr", block_rows=BLOCK_ROWS)
-    return folder
-
-
-MODEL = {"n_components": 10, "size": 1500, "sigma": 8, "landmarks": "uniform"}
-BLOCK_ROWS = 8192
-TASKS = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10")
-
-
-def submit(slurm, folder, rows):
-    """The folder of deploy/slurm as a user has it, with few tasks on this node, as a job."""
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_same_bytes(tmp_path):
+    """On a real Slurm of one node. A block that is computed again has another inode."""
+    slurm = Slurm(tmp_path / "slurm")
+    model, here = {"n_components": 10, "size": 1500, "sigma": 8, "landmarks": "uniform"}, tmp_path / "job"
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(400_000, 40)).astype("f4"))
+    ingest([tmp_path / "rows.npy"], tmp_path / "rows.zarr")
+    bigkpca.fit(tmp_path / "rows.zarr", tmp_path / "model.zarr", **model)
+    bigkpca.transform(tmp_path / "model.zarr", tmp_path / "rows.zarr", tmp_path / "features.zarr", block_rows=8192)
     run = f'exec "{sys.executable}" -m bigkpca.cli "$@"'
-    env = prepared(folder, python=f'exec "{sys.executable}" "$@"', bigkpca=run) | slurm.env
-    job = (folder / "nightly.toml").read_text().replace("rows.zarr", str(rows / "rows.zarr"))
-    job = job.replace('path = "features.zarr"', f'path = "features.zarr"\nblock_rows = {BLOCK_ROWS}')
-    model = "\n".join(f"{key} = {value!r}" for key, value in MODEL.items())
-    (folder / "nightly.toml").write_text(job.replace("n_components = 50", model))
-    mine = {"PYTHONPATH": str(ROOT), "BIGKPCA_INTERFACE": "lo"}
-    return slurm.submit(folder, *TASKS, "nightly.sbatch", env=env | mine)
+    env = prepared(here, python=f'exec "{sys.executable}" "$@"', bigkpca=run)
+    for old, new in (
+        ("rows.zarr", str(tmp_path / "rows.zarr")),
+        ('path = "features.zarr"', 'path = "features.zarr"\nblock_rows = 8192'),
+        ("n_components = 50", "\n".join(f"{key} = {value!r}" for key, value in model.items())),
+    ):
+        (here / "nightly.toml").write_text((here / "nightly.toml").read_text().replace(old, new))
 
+    def blocks():
+        return {file.stat().st_ino for file in here.glob("features.zarr*/**/c/*/*")}
 
-def block_files(folder):
-    """The inodes of the blocks of features: a block that is computed again has another."""
-    return {file.stat().st_ino for file in folder.glob("features.zarr*/**/c/*/*")}
+    with slurm:
+        options = ("--ntasks=3", "--mem-per-cpu=1500M", "--time=10", "nightly.sbatch")
+        mine = {"PYTHONPATH": str(ROOT), "BIGKPCA_INTERFACE": "lo"}
+        job = slurm.submit(here, *options, env=env | slurm.env | mine)
+        wait_until(lambda: len(blocks()) >= 2, 600)
+        assert not (here / "features.zarr").exists()
+        slurm.run("scancel", "--batch", "--signal=USR1", str(job))  # as --signal does
+        waiting = slurm.wait(job, "PENDING")
+        wait_until(lambda: slurm.job(job)["Reason"] == "BeginTime")
+        assert waiting["Restarts"] == "1"
+        log, done = here / f"bigkpca-nightly-{job}.log", blocks()
+        assert "exit code 6: queued again" in log.read_text()
 
+        def started():  # at once; in the second of its end no job can start
+            slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
+            return slurm.job(job)["JobState"] != "PENDING"
 
-def wait_for_blocks(folder):
-    """Wait until some blocks of the features are there, and not all."""
-    wait_until(lambda: len(block_files(folder)) >= 2, 600)
-    assert not (folder / "features.zarr").exists()
-
-
-def finish_now(slurm, job, folder):
-    """Do not wait as long as Slurm or the script want it, but until the job is completed; what Slurm says of it."""
-
-    def started():
-        slurm.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
-        return slurm.job(job)["JobState"] != "PENDING"
-
-    wait_until(started, 200)  # in the second of its end no job can start
-    ended = slurm.wait(job, "COMPLETED", "FAILED", seconds=600)
-    assert ended["JobState"] == "COMPLETED", (folder / f"bigkpca-nightly-{job}.log").read_text()
-    return ended
-
-
-def same_as_undisturbed(folder, rows):
-    """Whether model and scores have the bytes of a fit and a transform."""
-    return all(tree_bytes(folder / each) == tree_bytes(rows / each) for each in ("features.zarr/scores", "model.zarr"))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_a_job_that_was_cancelled_and_is_queued_again_gives_the_same_bytes(slurm, rows, tmp_path):
-    job = submit(slurm, tmp_path, rows)
-    wait_for_blocks(tmp_path)
-    slurm.run("scancel", str(job))
-    slurm.wait(job, "CANCELLED")
-    other = slurm.submit(tmp_path, "--wrap=true")
-    slurm.wait(other, "COMPLETED")
-    assert slurm.job(job)["JobState"] == "CANCELLED"  # by itself it does not come back, though another job ran since
-    assert not (tmp_path / "features.zarr").exists()
-    done = block_files(tmp_path)
-    slurm.run("scontrol", "requeue", str(job))
-    assert finish_now(slurm, job, tmp_path)["Restarts"] == "1"
-    assert "stopped; no partial output was published" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
-    assert done < block_files(tmp_path)  # it went on where it was
-    assert same_as_undisturbed(tmp_path, rows)
-    assert not list(tmp_path.glob(".cluster-*"))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_a_job_that_reaches_its_time_limit_queues_itself_again_and_gives_the_same_bytes(slurm, rows, tmp_path):
-    job = submit(slurm, tmp_path, rows)
-    wait_for_blocks(tmp_path)
-    slurm.run("scancel", "--batch", "--signal=USR1", str(job))  # as --signal does
-    waiting = slurm.wait(job, "PENDING")
-    wait_until(lambda: slurm.job(job)["Reason"] == "BeginTime")
-    assert waiting["Restarts"] == "1"
-    assert "exit code 6: queued again" in (tmp_path / f"bigkpca-nightly-{job}.log").read_text()
-    finish_now(slurm, job, tmp_path)
-    assert same_as_undisturbed(tmp_path, rows)
-
-
-@pytest.mark.full
-def test_a_job_with_bad_data_fails_at_once(slurm, tmp_path):
-    zarr.create_array(tmp_path / "rows.zarr", shape=(100, 4), dtype="f4", chunks=(50, 4))[:] = np.nan
-    job = submit(slurm, tmp_path, tmp_path)
-    ended = slurm.wait(job, "COMPLETED", "FAILED")
-    assert (ended["JobState"], ended["ExitCode"], ended["Restarts"]) == ("FAILED", "3:0", "0")
+        wait_until(started, 200)
+        assert slurm.wait(job, "COMPLETED", "FAILED", seconds=600)["JobState"] == "COMPLETED", log.read_text()
+    assert done < blocks()  # it went on where it was
+    for name in ("features.zarr/scores", "model.zarr"):
+        assert tree_bytes(here / name) == tree_bytes(tmp_path / name)
+    assert not list(here.glob(".cluster-*"))

@@ -75,10 +75,10 @@ class Night:
         rows = open_rows(self.out)
         return rows.block(0, rows.shape[0])
 
-    def wanted(self, model=None, block_rows=32):
-        """The scores of one transform of all rows with a model, which is that of the job unless it is given."""
+    def wanted(self, block_rows=32):
+        """The scores of one transform of all rows."""
         out, how = f"{self.root}/wanted.zarr", {"block_rows": block_rows, "overwrite": True}
-        return np.asarray(bigkpca.transform(model or self.model, self.rows, out, **how)[...])
+        return np.asarray(bigkpca.transform(self.model, self.rows, out, **how)[...])
 
 
 def some_rows(count, seed=0, columns=4):

@@ -58,13 +58,6 @@ class Reads:
                 os.replace(held, self.happened)  # the true file, with its times
             (self._folder / "plan").unlink()
 
-    @contextmanager
-    def replaced(self, file):
-        """While entered, the other version of this file is there, as after the fault of that name."""
-        with self.fault([file], "other version", 1):
-            file.open("rb").close()
-            yield
-
     @property
     def happened(self):
         """The file that was read when it happened."""

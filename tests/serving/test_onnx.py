@@ -65,8 +65,8 @@ def test_what_onnx_cannot_hold(tmp_path, monkeypatch):
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.export(kpca, tmp_path / "model.onnx")
-    with pytest.raises(SpecError, match="a model has no rows"):
-        bigkpca.export(bessel, tmp_path / "model.onnx", row_numbers=True)
+    with pytest.raises(SpecError, match=r"a \.onnx file has no column of labels"):
+        bigkpca.export(bessel, tmp_path / "model.onnx", labels="y")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(SpecError, match=r"needs onnx: pip install 'bigkpca\[onnx\]'"):
         bigkpca.export(fitted("linear"), tmp_path / "model.onnx")

@@ -46,7 +46,7 @@ FULL = {
         "dtype": "float32",
         "column_weights": {"origin": 2.0, "kind=a b": 0.5},
     },
-    "input": {"path": "s3://lake/rows.zarr", "array": "x", "sample_weight": "w"},
+    "input": {"path": "s3://lake/rows.zarr", "array": "x"},
 }
 
 
@@ -177,7 +177,7 @@ timeout = "soon"
 """
     assert problems_of(tmp_path, text) == [
         "input.path: Field required",
-        "input.pth: unknown key 'pth': did you mean 'path'? known are array, path, sample_weight",
+        "input.pth: unknown key 'pth': did you mean 'path'? known are array, path",
         "model: Field required",
         "output.block_rows: Input should be greater than or equal to 1",
         "run.workers: Input should be a valid integer, unable to parse string as an integer",
@@ -196,11 +196,6 @@ PROBLEMS = [
     ("run = 3\n" + LEAST, "run: Input should be a valid dictionary"),
     (LEAST + "flag = 0.0008", "output.flag is below 2 / (1 + model.calibration_rows): give a larger share"),
     (LEAST + 'flag = "1%"', "output.flag: Input should be a valid number"),
-    (LEAST.replace("[model]", 'sample_weight = "w.npy"\n[model]'), "input.sample_weight: give the name of an array"),
-    (
-        LEAST.replace("[model]", 'sample_weight = "w"\n[model]\nrefine = 2'),
-        "input.sample_weight does not work with this model.refine: leave one of the two out",
-    ),
     (of_model('method = "exact"') + "flag = 0.1", "output.flag does not work with this mod"),
     (RUN + 'workers = 2\nscheduler = "tcp://a:1"', "run: give a scheduler or a number of workers, not both"),
     (RUN + 'device = "gpu 1"', "run.device: device='gpu 1' is not the name of a device"),

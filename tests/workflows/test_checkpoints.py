@@ -233,42 +233,20 @@ def test_a_fit_that_is_killed_again_and_again_ends_as_one_that_is_not(dataset, t
     assert sorted(path.name for path in tmp_path.glob("m.zarr*")) == ["m.zarr"]
 
 
-@pytest.fixture
-def long_fit(tmp_path):
-    """Rows, and a command that fits them for some seconds, without its program."""
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
-    options = ["--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"]
-    return ["fit", tmp_path / "x.npy", tmp_path / "m.zarr", *options]
-
-
-STOPPED = "bigkpca: stopped; no partial output was published: rerun the same command to resume"
-
-
 @pytest.mark.full
-def test_ctrl_c_that_reaches_all_processes_of_a_fit_prints_one_line(long_fit):
-    command = [sys.executable, "-m", "bigkpca.cli", *long_fit, "--workers", "2"]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_fit_that_is_told_to_end_saves_its_sums_and_says_so_in_one_line(number, tmp_path):
+    """SIGINT reaches all processes of a fit, as a terminal does it."""
+    out, x = tmp_path / "m.zarr", tmp_path / "x.npy"
+    np.save(x, np.random.default_rng(0).normal(size=(150_000, 50)).astype("f4"))
+    options = ["--size", "1500", "--landmarks", "uniform", "--sigma", "9", "--components", "10"]
+    options += ["--workers", "2"] if number == signal.SIGINT else []
+    command = [sys.executable, "-c", _AT_ONCE, "fit", x, out, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as fit:
-        for line in fit.stderr:
-            if "sampling" in line:  # the next pass begins
-                break
-        os.killpg(fit.pid, signal.SIGINT)  # as a terminal does
-        told = [line for line in fit.communicate(timeout=200)[1].splitlines() if "rows/s" not in line]
-    assert (fit.returncode, told) == (6, [STOPPED])
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGTERM, marks=pytest.mark.full),
-        pytest.param(signal.SIGINT, marks=pytest.mark.long),
-    ],
-)
-def test_a_fit_that_is_told_to_end_saves_its_sums(number, long_fit, tmp_path):
-    out = tmp_path / "m.zarr"
-    with subprocess.Popen([sys.executable, "-c", _AT_ONCE, *long_fit], stderr=subprocess.PIPE, text=True) as fit:
         wait_until(lambda: bool(saved(out)) or fit.poll() is not None)
-        fit.send_signal(number)
-        told = fit.communicate(timeout=200)[1]
-    assert (fit.returncode, STOPPED in told) == (6, True)
+        (os.killpg if number == signal.SIGINT else os.kill)(fit.pid, number)
+        told = [line for line in fit.communicate(timeout=200)[1].splitlines() if "rows/s" not in line]
+    stopped = "bigkpca: stopped; no partial output was published: rerun the same command to resume"
+    assert (fit.returncode, told[-1]) == (6, stopped)
     assert saved(out)
     assert not out.exists()

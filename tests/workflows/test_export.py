@@ -22,9 +22,8 @@ from tests.helpers.progress import Once
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import in_bucket
 
-RNG = np.random.default_rng(6)
 LEAST_PART = 5 * 2**20  # bytes, that S3 takes
-WORDS = np.array(["pear", "fig", 'a "plum", ripe'])
+WORDS = np.array(["pear", "fig", 'a "plum", ripe'])[np.arange(60) % 3]
 
 
 def read(path):
@@ -39,7 +38,7 @@ def made(tmp_path_factory):
     """The scores of 60 rows with labels of text."""
     folder = tmp_path_factory.mktemp("made") / "here"
     folder.mkdir()
-    source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS[np.arange(60) % 3]))
+    source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS))
     bigkpca.ingest(source, folder / "x.zarr", labels="kind")
     bigkpca.fit(folder / "x.zarr", folder / "model.zarr", n_components=2)
     bigkpca.transform(folder / "model.zarr", folder / "x.zarr", folder / "scores.zarr", block_rows=16)
@@ -63,8 +62,7 @@ def tmp_path(request, tmp_path):
 def test_scores_are_the_same_bits_in_every_format(suffix, piece_bytes, scores, tmp_path, monkeypatch):
     monkeypatch.setattr(export, "READ_BYTES", piece_bytes)
     out = tmp_path / f"out{suffix}"
-    done = bigkpca.export(scores, out)
-    assert done == export.Exported(str(out), 60, 2)
+    assert bigkpca.export(scores, out) == export.Exported(str(out), 60, 2)
     found = read(out.rename(out.with_suffix(suffix.lower())))
     np.testing.assert_array_equal(found, zarr.open_array(scores / "scores", mode="r")[:])
     if suffix != ".npy":
@@ -73,16 +71,16 @@ def test_scores_are_the_same_bits_in_every_format(suffix, piece_bytes, scores, t
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_labels_and_row_numbers_stand_first(suffix, scores, tmp_path):
-    done = run("export", str(scores), str(tmp_path / f"out{suffix}"), "--labels", "y", "--row-numbers")
+def test_labels_stand_first_and_those_of_a_dataset_that_grew_are_those_of_the_first_rows(suffix, scores, tmp_path):
+    done = run("export", str(scores), str(tmp_path / f"out{suffix}"), "--labels", "y")
     assert done.exit_code == 0, done.output
-    found = read(tmp_path / f"out{suffix}")
-    assert list(found.columns) == ["row", "label", "kernelpca0", "kernelpca1"]
-    np.testing.assert_array_equal(found["row"], np.arange(60))
-    np.testing.assert_array_equal(found["label"], WORDS[np.arange(60) % 3])
+    assert list(read(tmp_path / f"out{suffix}").columns) == ["label", "kernelpca0", "kernelpca1"]
     np.save(tmp_path / "own.npy", np.arange(60) / 7)
-    bigkpca.export(scores, tmp_path / f"own{suffix}", labels=tmp_path / "own.npy")
-    np.testing.assert_array_equal(read(tmp_path / f"own{suffix}")["label"], np.arange(60) / 7)
+    more = WRITERS["csv"](tmp_path / "more.csv", FRAME.assign(kind="fig"))
+    bigkpca.ingest(more, tmp_path / "x.zarr", labels="kind", append=True)
+    for labels, wanted in (("y", WORDS), (tmp_path / "x.zarr", WORDS), (tmp_path / "own.npy", np.arange(60) / 7)):
+        bigkpca.export(scores, tmp_path / f"out{suffix}", labels=labels, overwrite=True)
+        np.testing.assert_array_equal(read(tmp_path / f"out{suffix}")["label"], wanted)
 
 
 def test_rows_keep_the_names_of_their_columns(tmp_path):
@@ -90,27 +88,48 @@ def test_rows_keep_the_names_of_their_columns(tmp_path):
     bigkpca.export(tmp_path / "x.zarr", tmp_path / "b.csv")
     bigkpca.ingest(tmp_path / "b.csv", tmp_path / "again.zarr")
     np.testing.assert_array_equal(stored(tmp_path / "again.zarr")["x"], stored(tmp_path / "x.zarr")["x"])
-    twice = pd.DataFrame([[1, 2]], columns=["row", "row"])
     for number, (rows, text) in enumerate(
         (
             (tmp_path / "x.zarr", "a,b,c\n"),
             (np.float32([[1, 2], [3, 0.1]]), "column0,column1\n1,2\n3,0.1\n"),
             (np.array([[1, 2]], ">f8"), "column0,column1\n1,2\n"),
-            (twice, "row,row\n1,2\n"),
         )
     ):
         bigkpca.export(rows, tmp_path / f"{number}.csv")
         assert (tmp_path / f"{number}.csv").read_text().replace('"', "").startswith(text)
-    for rows, how, message in (
-        (twice, {"row_numbers": True}, "two columns would have the name 'row'"),
-        (np.zeros((3, 2), np.longdouble), {}, r"dtype (float128|longdouble), which CSV and Parquet lack"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(rows, tmp_path / "none.csv", **how)
-    assert not (tmp_path / "none.csv").exists()
 
 
-# Bad input
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
+def test_flags_of_rows_follow_their_scores_with_reasons_as_words(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    bigkpca.fit(X[:200], tmp_path / "m.zarr", n_components=2, size=20, calibration_rows=60)
+    bigkpca.transform(tmp_path / "m.zarr", 2 * X, tmp_path / "s.zarr", flag=0.1, block_rows=64)
+    group = zarr.open_group(tmp_path / "s.zarr")
+    for suffix in (".csv", ".parquet"):
+        assert bigkpca.export(tmp_path / "s.zarr", tmp_path / f"s{suffix}").columns == 4
+        found = read(tmp_path / f"s{suffix}")
+        assert list(found) == ["kernelpca0", "kernelpca1", "statistic", "flagged"]
+        np.testing.assert_array_equal(found["statistic"], group["statistic"][:])
+        words = found["flagged"].fillna("")
+        assert words.tolist() == [["", "residual", "distance"][code] for code in group["flagged"][:]]
+        assert {"", "residual"} <= set(words)
+
+
+def test_every_chunk_is_computed_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "READ_BYTES", 100)
+    computed = []
+
+    def piece(number):
+        computed.append(number)
+        return np.full((50, 3), float(number))
+
+    parts = [da.from_delayed(delayed(piece)(number), (50, 3), float) for number in range(4)]
+    bigkpca.export(da.concatenate(parts), tmp_path / "a.npy")
+    assert sorted(computed) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(read(tmp_path / "a.npy"), np.repeat(np.arange(4.0), 50)[:, None] * np.ones(3))
+
+
+# What is refused
 
 
 def test_what_is_in_the_way_stays(scores, tmp_path):
@@ -146,19 +165,21 @@ def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch)
     assert out.read_text() == "mine"
 
 
-def test_labels_that_do_not_fit(scores, tmp_path):
+def test_labels_and_columns_that_do_not_fit_leave_nothing(scores, tmp_path):
     for name, labels in (("short", np.zeros(59)), ("long", np.zeros(61)), ("complex", np.zeros(60, complex))):
         np.save(tmp_path / f"{name}.npy", labels)
-    for out, labels, message in (
-        ("b.csv", tmp_path / "long.npy", r"long\.npy has labels of shape \(61,\), but the rows need 60 labels"),
-        ("b.csv", tmp_path / "complex.npy", "the labels have the dtype complex128, which CSV and Parquet lack"),
-        ("b.parquet", np.zeros(60), r"labels must be a path or a name, not ndarray: .*np\.save"),
-        ("b.csv", tmp_path / "short.npy", r"short\.npy has labels of shape \(59,\), but the rows need 60 labels"),
-        ("b.csv", "z", "z"),
-        ("b.npy", "y", r"b\.npy: a \.npy file holds numbers of one type: export labels and row numbers as \.parquet"),
+    for rows, out, labels, message in (
+        (scores, "b.csv", tmp_path / "long.npy", r"long\.npy has labels of shape \(61,\), but the rows need 60 labels"),
+        (scores, "b.csv", tmp_path / "complex.npy", "the column label has the dtype complex128, which CSV and Parquet"),
+        (scores, "b.parquet", np.zeros(60), r"labels must be a path or a name, not ndarray: .*np\.save"),
+        (scores, "b.csv", tmp_path / "short.npy", r"short\.npy has labels of shape \(59,\), but the rows need 60"),
+        (scores, "b.csv", "z", "z"),
+        (scores, "b.npy", "y", r"b\.npy: a \.npy file has no column of labels: leave them out"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "b.csv", None, "two columns would have the name 'a'"),
+        (np.zeros((3, 2), np.longdouble), "b.csv", None, r"column0 has the dtype (float128|longdouble), which CSV"),
     ):
         with pytest.raises(SpecError, match=message):
-            bigkpca.export(scores, tmp_path / out, labels=labels)
+            bigkpca.export(rows, tmp_path / out, labels=labels)
     about = zarr.open_group(tmp_path / "x.zarr", mode="r+").attrs
     about["bigkpca"] = about["bigkpca"] | {"categories": ["pear"]}  # as if it was damaged
     with pytest.raises(SpecError, match=r"x\.zarr has labels that do not number its 1 categories"):
@@ -171,28 +192,6 @@ def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
     with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):
         bigkpca.export(scores, tmp_path / "out.csv")
     assert not list(tmp_path.glob("out.csv*"))
-
-
-def test_labels_of_a_dataset_that_grew_are_those_of_the_first_rows(scores, tmp_path):
-    more = WRITERS["csv"](tmp_path / "more.csv", FRAME.assign(kind="fig"))
-    bigkpca.ingest(more, tmp_path / "x.zarr", labels="kind", append=True)
-    for number, labels in enumerate(("y", tmp_path / "x.zarr")):
-        bigkpca.export(scores, tmp_path / f"{number}.csv", labels=labels)
-        np.testing.assert_array_equal(read(tmp_path / f"{number}.csv")["label"], WORDS[np.arange(60) % 3])
-
-
-def test_every_chunk_is_computed_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "READ_BYTES", 100)
-    computed = []
-
-    def piece(number):
-        computed.append(number)
-        return np.full((50, 3), float(number))
-
-    parts = [da.from_delayed(delayed(piece)(number), (50, 3), float) for number in range(4)]
-    bigkpca.export(da.concatenate(parts), tmp_path / "a.npy")
-    assert sorted(computed) == [0, 1, 2, 3]
-    np.testing.assert_array_equal(read(tmp_path / "a.npy"), np.repeat(np.arange(4.0), 50)[:, None] * np.ones(3))
 
 
 # Object stores
@@ -253,23 +252,3 @@ def test_a_server_that_fails_at_the_end_is_told(mode, scores, s3_server, use_s3,
         assert "127.0.0.1" not in str(told.value)
     use_s3(s3_server.port)
     assert "a.csv" not in in_bucket(bucket)
-
-
-# Flags
-
-
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
-def test_flags_of_rows_follow_their_scores_with_reasons_as_words(tmp_path):
-    X = np.random.default_rng(0).normal(size=(300, 3))
-    bigkpca.fit(X[:200], tmp_path / "m.zarr", n_components=2, size=20, calibration_rows=60)
-    bigkpca.transform(tmp_path / "m.zarr", 2 * X, tmp_path / "s.zarr", flag=0.1, block_rows=64)
-    group = zarr.open_group(tmp_path / "s.zarr")
-    for suffix in (".csv", ".parquet"):
-        out = tmp_path / f"s{suffix}"
-        assert bigkpca.export(tmp_path / "s.zarr", out, row_numbers=True).columns == 5
-        found = read(out)
-        assert list(found) == ["row", "kernelpca0", "kernelpca1", "statistic", "flagged"]
-        np.testing.assert_array_equal(found["statistic"], group["statistic"][:])
-        words = found["flagged"].fillna("")
-        assert words.tolist() == [["", "residual", "distance"][code] for code in group["flagged"][:]]
-        assert {"", "residual"} <= set(words)

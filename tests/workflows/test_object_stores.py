@@ -2,14 +2,13 @@
 
 import itertools
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca.data.stores import clients, store_of
-from bigkpca.errors import IncompleteError, LockedError, SpecError
+from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
@@ -126,44 +125,6 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
         server.kill()
 
 
-# Requests beside each other
-
-
-STEPS = {  # commands that write to a path, from a file of rows or with a model of it
-    "ingest": lambda at, rows, out, **how: ingest([rows], out, block_rows=32, **how),
-    "fit": lambda at, rows, out, **how: bigkpca.fit(rows, out, **FIT, **how),
-    "transform": lambda at, rows, out, **how: bigkpca.transform(f"{at}/model.zarr", rows, out, block_rows=32, **how),
-}
-
-
-def wanted(step, rows, at):
-    """What a run on a local disk makes, undisturbed."""
-    STEPS[step](at, rows, f"{at}/wanted-{step}", overwrite=True)
-    return tree_bytes(f"{at}/wanted-{step}")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("step", STEPS)
-def test_two_runs_of_a_request_at_once_make_its_bytes(step, source, tmp_path, bucket):
-    local = str(tmp_path / "local")
-    made(source, local, local)
-
-    def run_once(_):
-        try:
-            STEPS[step](local, source, f"{bucket}/out")
-        except LockedError:  # the other one published first
-            return 5
-        return 0
-
-    with ThreadPoolExecutor(2) as pool:
-        ended = list(pool.map(run_once, range(2)))
-    assert 0 in ended
-    assert in_bucket(bucket) == {f"out/{name}": held for name, held in wanted(step, source, local).items()}
-
-
-# Requests that are cut off
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of writes that Zarr did not begin
 @pytest.mark.parametrize(("step", "every"), [("ingest", 3), ("append", 1), ("fit", 23), ("transform", 5)])
@@ -172,13 +133,13 @@ def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
 ):
     local = str(tmp_path / "local")
     made(source, local, local)
-
-    def command(out, rows):
-        if step == "append":
-            ingest([rows], out, block_rows=32, append=rows == other)
-        else:
-            STEPS[step](local, rows, out, overwrite=True)
-
+    how = {"block_rows": 32, "overwrite": True}
+    command = {
+        "ingest": lambda out, rows: ingest([rows], out, **how),
+        "append": lambda out, rows: ingest([rows], out, block_rows=32, append=rows == other),
+        "fit": lambda out, rows: bigkpca.fit(rows, out, **FIT | how),
+        "transform": lambda out, rows: bigkpca.transform(f"{local}/model.zarr", rows, out, **how),
+    }[step]
     for rows in (source, other):
         command(f"{local}/wanted/out", rows)
     for most in itertools.count(0, every):

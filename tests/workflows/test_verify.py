@@ -66,13 +66,11 @@ def flip(path):
 
 def test_what_is_whole_is_described(home):
     zarr.create_array("f.zarr", shape=(50, 7), chunks=(8, 3), dtype="f4")[:] = 1
-    np.save("a.npy", np.ones((5, 2)))
     for each in (
         Verified("d.zarr", "dataset", (90, 4)),
         Verified("s.zarr", "features", (90, 3)),
         Verified("x.zarr", "reconstruction", (90, 4)),
         Verified("f.zarr", "zarr array", (50, 7)),
-        Verified("a.npy", "npy", (5, 2)),
         Verified("s.zarr/scores", "zarr array", (90, 3)),
     ):
         assert bigkpca.verify(each.path) == each
@@ -187,6 +185,9 @@ def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
     flip(home / "m.zarr" / "mean" / "c" / "0")
     with pytest.raises(CorruptionError, match=r"m\.zarr/mean: rows 0 to 9 cannot be read"):
         bigkpca.verify("m.zarr")
+    np.save("a.npy", np.ones((5, 2)))
+    with pytest.raises(SpecError, match=r"a\.npy is not stored as Zarr, whose chunks are checked"):
+        bigkpca.verify("a.npy")
     with pytest.raises(SpecError, match="checked as a whole: leave --array out"):
         bigkpca.verify("s.zarr", array="scores")
     with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more with --memory"):

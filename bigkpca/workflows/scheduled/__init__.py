@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import Any
 
 from bigkpca.data.stores import AnyPath, expanded, store_of
-from bigkpca.errors import BigKPCAError, FillValuesWarning, IncompleteError, LockedError, SpecError, meaning_of
+from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.plan import check_peak, plan_fit
 from bigkpca.execution.progress import Progress, shown
@@ -73,8 +72,7 @@ def run(
     out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, shown(progress))
     records.check_there(job, out)
     found, more = [], True
-    with store_of(out).writer(out + ENDING), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
+    with store_of(out).writer(out + ENDING):
         records.complete(out)
         while more:  # rows are left that arrived since a run began that was killed
             with _recorded(job, out) as record:
@@ -119,9 +117,7 @@ def plan_run(job: Job) -> dict[str, Any]:
     """What `run` would do. Writes nothing, reads no rows, and raises the errors of `run`."""
     out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, Progress())
     records.check_there(job, out)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FillValuesWarning)
-        found = look(job, out)
+    found = look(job, out)
     action = "fit a model, and extract features" if found.to_fit else "extract features"
     facts = {
         "action": action if found.new else "nothing new",

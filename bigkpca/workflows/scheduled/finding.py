@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from bigkpca.data.blocks import output_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows, whole
-from bigkpca.errors import CorruptionError, DataError, SpecError
+from bigkpca.errors import CorruptionError, DataError, FillValuesWarning, SpecError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import Plan, plan_transform
 from bigkpca.numerics.model import Model
@@ -112,7 +113,9 @@ def _open_input(given: JobInput) -> ZarrRows:
             f"{given.path} is the output of a job, whose last block is computed again whenever rows are added: name "
             "the rows themselves"
         )
-    rows = open_rows(given.path, given.array)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
+        rows = open_rows(given.path, given.array)
     if not isinstance(rows, ZarrRows):
         raise SpecError(
             f"{given.path} is not a Zarr array or dataset, as a job needs for appended rows: make a dataset of it with "

@@ -11,7 +11,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +19,6 @@ import numpy as np
 
 from bigkpca.data.blocks import Block, split
 from bigkpca.data.rows import Rows, digest_of_rows
-from bigkpca.data.sample_weights import weighted
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
@@ -69,38 +68,41 @@ def work(night: Night) -> None:
         night.options.progress.note(
             f"rows {found.stored} to {found.room - 1} are not stored yet: left for the next run"
         )
-    started = time.monotonic()
-    model, fingerprint = _fitted(night) if found.to_fit else load_model(job.model.path), rows.fingerprint()
+    if found.to_fit:
+        again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
+        with _timed(record, "fit"):
+            model = fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+    else:
+        model = load_model(job.model.path)
+    fingerprint = rows.fingerprint()
     record["model"] = {"path": job.model.path, "digest": model_digest(model)}
-    record["seconds"]["fit"] = round(time.monotonic() - started, 3) if found.to_fit else 0.0
     _check_model(night, model)
     if found.about:
         _check_unchanged_rows(night)
-    record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
-    if not found.about:
+    else:
         output.tidy(job.model.path)
+    record["rows"], record["total_rows"] = [found.new.start, found.new.stop], found.new.stop
     if not found.new:
         output.tidy(found.out)
         record["status"] = records.NOTHING_NEW
         return
-    started = time.monotonic()
-    _extract(night, model, fingerprint)
-    record["seconds"]["extract"] = round(time.monotonic() - started, 3)
+    with _timed(record, "extract"):
+        _extract(night, model, fingerprint)
     record["status"] = records.DONE
 
 
-def _fitted(night: Night) -> Model:
-    """A model of all rows, at the path of the job."""
-    found, job = night.found, night.found.job
-    again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-    rows = weighted(found.rows, job.input.sample_weight, "input.sample_weight")
-    return fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
+@contextmanager
+def _timed(record: dict[str, Any], part: str) -> Iterator[None]:
+    """Records how long a part of a run takes."""
+    started = time.monotonic()
+    yield
+    record["seconds"][part] = round(time.monotonic() - started, 3)
 
 
 def _check_model(night: Night, model: Model) -> None:
     """Raise SpecError unless it is the model of the features that are there, of the rows, and of the job."""
     found, job = night.found, night.found.job
-    path, digest = job.model.path, night.record["model"]["digest"]
+    path, digest, flag = job.model.path, night.record["model"]["digest"], job.output.flag
     if found.about.get("model", digest) != digest:
         raise SpecError(
             f"{found.out} holds features of the model {str(found.about['model'])[:12]}, but {path} is the model "
@@ -112,15 +114,6 @@ def _check_model(night: Night, model: Model) -> None:
         both = ", ".join(f"{name} = {own.get(name)!r} there and {asked.get(name)!r} in the job" for name in other)
         raise SpecError(
             f"{path} was fitted with other options: {both}. Remove these from the job, or name another model and output"
-        )
-    flag, lacking = job.output.flag, []
-    if flag is not None and model.calibration is None:
-        lacking.append("calibration rows, which output.flag needs")
-    if job.input.sample_weight is not None and not model.weighted:
-        lacking.append("the weights of input.sample_weight")
-    if lacking:
-        raise SpecError(
-            f"{path} was fitted without {lacking[0]}: remove this key from the job, or name another model and output"
         )
     if flag is not None:
         model.check_calibrated().exceeding(flag, "output.flag")
@@ -265,9 +258,7 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
             engine.check_paths(record["input"]["path"], place.claim)
             sent = replace(place, before=None)  # a manifest, which may be large, and which tasks do not need
             given = [sent, engine.placed(model), expansion and engine.placed(expansion), asked]
-            extracted: list[Extracted] = engine.each(
-                "extracting features", block_tasks(extract_block, rows, blocks, given)
-            )
+            extracted = engine.each("extracting features", block_tasks(extract_block, rows, blocks, given))
             left = {block: each.values for block, each in zip(blocks, extracted, strict=True) if each.values}
             place.check_written([block for block in blocks if block not in left], asked.arrays)
             _judge(night, model, extracted)

@@ -34,23 +34,15 @@ def now() -> str:
 
 
 def started_record(earlier: Sequence[Mapping[str, Any]], **values: Any) -> dict[str, Any]:
-    """The record of a run that begins after these."""
+    """The record of a run that begins after these; what is not known yet is None."""
+    later = ("finished", "status", "message", "rows", "total_rows", "model", "input", "processors", "drift", "flagged")
     return {
         "run": 1 + max((each["run"] for each in earlier), default=0),
         "started": now(),
-        "finished": None,
-        "status": None,
+        **dict.fromkeys(later),
         "exit_code": 0,
-        "message": None,
-        "rows": None,
-        "total_rows": None,
-        "model": None,
-        "input": None,
         "seconds": {"fit": 0.0, "extract": 0.0, "total": 0.0},
         "packages": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
-        "processors": None,
-        "drift": None,
-        "flagged": None,
         **values,
     }
 

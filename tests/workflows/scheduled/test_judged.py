@@ -1,4 +1,4 @@
-"""What a run judges: drift of new rows and flags of unusual ones; and weights of rows, which the fit uses."""
+"""What a run judges: drift of new rows and flags of unusual ones."""
 
 import re
 import shutil
@@ -8,15 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-import zarr
 
 import bigkpca
 from benchmarks.drift import all_data, one_seed
-from bigkpca.errors import DriftError, IncompleteError, SpecError
-from bigkpca.ingesting import ingest
-from bigkpca.spec.job import read_job
+from bigkpca.errors import DriftError, SpecError
 from bigkpca.workflows.fit import save
-from bigkpca.workflows.scheduled import plan_run
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.files import shared_file
@@ -25,7 +21,6 @@ from tests.helpers.progress import Recorder
 
 LARGER_BLOCKS = JOB.replace("block_rows = 32", "block_rows = 256")
 FLAGGED = JOB.replace("size = 20\n", "size = 20\ncalibration_rows = 200\n").replace("= 32\n", "= 64\nflag = 0.05\n")
-WEIGHTED = JOB.replace('path = "rows.zarr"', 'path = "rows.zarr"\nsample_weight = "sample_weight"')
 
 
 def restored(folder, X, text, **options):
@@ -138,8 +133,8 @@ def check_as_transformed(night):
 
 
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
-def test_new_rows_are_flagged_counted_and_shown(flagging):
-    night = Night(flagging.again())
+def test_new_rows_are_flagged_counted_and_shown_and_warned_of_if_chance_does_not_explain_them(flagging):
+    night, told = Night(flagging.again()), Recorder()
     night.append(some_rows(150, 1))
     (record,) = night.run()
     found = check_as_transformed(night)
@@ -153,12 +148,6 @@ def test_new_rows_are_flagged_counted_and_shown(flagging):
     assert [metrics[name] for name in names] == [own, own / 150, high]
     header, _, line = run("history", night.out).stdout.splitlines()
     assert line[: header.index("flagged") + len("flagged")].split()[-1] == str(own)
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.FlaggedShareWarning")
-def test_a_share_that_contradicts_the_one_of_ordinary_rows_is_warned_of(flagging):
-    night, told = Night(flagging.again()), Recorder()
     night.append(some_rows(150, 1) * 2)
     (record,) = night.run(told)
     assert "of 150 rows flagged" in record["message"]
@@ -186,60 +175,5 @@ def test_another_share_takes_another_output_and_a_model_that_can_flag_so_few(fla
         night.run()
     bigkpca.fit(night.rows, night.model, n_components=3, size=20, random_state=3, overwrite=True)
     night.set(elsewhere)
-    with pytest.raises(SpecError, match=r"fitted without calibration rows, which output\.flag needs: remove this key"):
-        night.run()
-
-
-# Weights
-
-
-def weights(count, seed=0):
-    return np.random.default_rng(seed).integers(0, 5, count) / 1024
-
-
-def append(night, X, w):
-    """Add rows with weights to the input, or make it."""
-    source = Path(night.folder, "source.npz")
-    np.savez(source, x=X, w=w)
-    how = {"append": True} if Path(night.rows).exists() else {"block_rows": 16}
-    ingest(source, night.rows, member="x", sample_weight="w", **how)
-
-
-@pytest.mark.full
-def test_the_fit_uses_the_weights_of_all_rows_and_scores_have_none(tmp_path):
-    night = Night.made(tmp_path / "job")
-    night.set(WEIGHTED)
-    append(night, some_rows(90), weights(90))
-    assert plan_run(read_job(night.job, {}))["action"].startswith("fit a model")
-    night.run()
-    found, how = bigkpca.load(night.model), {"n_components": 3, "size": 20, "random_state": 3}
-    how |= {"calibration_rows": 2000, "calibration": "last"}  # at most half of all
-    wanted = bigkpca.fit(night.rows, f"{night.root}/own.zarr", sample_weight="sample_weight", **how)
-    np.testing.assert_array_equal(found.solution.eigenvalues, wanted.solution.eigenvalues)
-    assert found.sums.weight == weights(90)[:45].sum()
-    append(night, some_rows(60, 1), weights(60, 1))
-    before = tree_bytes(night.model)
-    assert night.run()[0]["rows"] == [90, 150]
-    assert tree_bytes(night.model) == before
-    np.testing.assert_array_equal(night.scores(), night.wanted())
-
-
-def test_a_model_without_weights_and_a_wrong_name_are_refused(night):
-    night.set(WEIGHTED)
-    night.append(some_rows(10, 4))
-    with pytest.raises(SpecError, match=r"model\.zarr was fitted without the weights of input\.sample_weight: remove"):
-        night.run()
-    for name in (night.model, night.out):
-        Path(name).rename(f"{name}.away")
-    Path(night.job + ".bigkpca-record").unlink()
-    shutil.rmtree(night.rows)
-    group = zarr.create_group(night.rows)
-    group.create_array("x", data=some_rows(100), chunks=(16, 4))
-    night.set(WEIGHTED.replace("[model]", 'array = "x"\n[model]'))
-    message = r"^input\.sample_weight: there is no array 'sample_weight'; .*rows\.zarr has no array with one"
-    with pytest.raises(SpecError, match=message):
-        night.run()
-    assert not Path(night.model).exists()
-    group.create_array("sample_weight", data=np.ones(99))
-    with pytest.raises(IncompleteError, match="99 sample weights for the 100 rows"):
+    with pytest.raises(SpecError, match="the model has no calibration rows, which limits need"):
         night.run()

@@ -187,12 +187,8 @@ def elsewhere(tmp_path_factory, fitted):
 @pytest.fixture
 def mounted(elsewhere):
     night = Night(elsewhere.again())
-    night.out = f"{night.root}/disk/features.zarr"
+    night.out, night.record = f"{night.root}/disk/features.zarr", Path(night.job + ".bigkpca-record")
     return night
-
-
-def record_of(night):
-    return Path(night.job + ".bigkpca-record")
 
 
 @contextmanager
@@ -226,9 +222,7 @@ def test_an_output_that_is_gone_is_no_first_run(mounted):
 
 def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(mounted):
     anew, other = ELSEWHERE.replace("[run]", "must_exist = false\n[run]"), ELSEWHERE.replace("disk/", "other/")
-    for number, start in enumerate(
-        (lambda: record_of(mounted).unlink(), lambda: mounted.set(anew), lambda: mounted.set(other))
-    ):
+    for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(anew), lambda: mounted.set(other))):
         Path(mounted.root, "disk").rename(Path(mounted.root, f"disk {number}"))
         with pytest.raises(SpecError, match=GONE):
             mounted.run()
@@ -236,37 +230,31 @@ def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(moun
         record = mounted.run()[0]
         assert (record["run"], record["total_rows"]) == (1, 70)
         mounted.set(ELSEWHERE)
-    assert record_of(mounted).read_text() == f"{mounted.root}/other/features.zarr"
+    assert mounted.record.read_text() == f"{mounted.root}/other/features.zarr"
 
 
-def test_a_job_may_say_that_there_must_be_output(mounted):
-    mounted.set(MUST_EXIST)
-    assert mounted.run()[0]["status"] == "nothing new"
-    record_of(mounted).unlink()
-    message = r"features\.zarr holds no features, but the job sets output\.must_exist = tr"
-    with unmounted(mounted), pytest.raises(SpecError, match=message):
-        mounted.run()
-
-
-def test_a_record_that_cannot_be_written_beside_the_job_is_missed(mounted, monkeypatch):
-    record_of(mounted).unlink()
+def test_a_job_may_say_that_there_must_be_output_where_no_record_can_be_written(mounted, monkeypatch):
     write = LocalDisk.write
 
     def read_only(self, path, content):
-        if path == str(record_of(mounted)):
+        if path == str(mounted.record):
             raise OSError(errno.EROFS, "Read-only file system")
         write(self, path, content)
 
+    mounted.record.unlink()
     monkeypatch.setattr(LocalDisk, "write", read_only)
     missed = (
-        f"{mounted.job}.bigkpca-record cannot be written, so a later run could take an unmounted volume for a first "
-        "run: set output.must_exist = true in the job"
+        f"{mounted.record} cannot be written, so a later run could take an unmounted volume for a first run: set "
+        "output.must_exist = true in the job"
     )
     for text, notes in ((ELSEWHERE, [missed]), (MUST_EXIST, [])):
         told = Recorder()
         mounted.set(text)
-        mounted.run(told)
+        assert mounted.run(told)[0]["status"] == "nothing new"
         assert [note for note in told.notes if "bigkpca-record" in note] == notes
+    message = r"features\.zarr holds no features, but the job sets output\.must_exist = tr"
+    with unmounted(mounted), pytest.raises(SpecError, match=message):
+        mounted.run()
 
 
 def test_a_run_that_finds_the_lock_taken_changes_no_metrics(mounted):
