@@ -20,7 +20,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from bigkpca.data.stores import parsed, read_json, store_of, write_json
 from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, lacking, member, open_node, stored_array, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
 
@@ -167,11 +167,15 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
     if node is None:
         raise SpecError(f"{path} is not a Zarr array or group")
     if isinstance(node, zarr.Array):
-        found = StoredArray(node, path, node.shape[0])
+        found = stored_array(node, path)
     else:
-        found = stored_array(path, node, name or "y")
+        name = name or "y"
+        array = member(node, path, name)
+        if not isinstance(array, zarr.Array):
+            raise lacking(node, path, name)
+        found = stored_array(array, f"{path}/{name}", node)
     if found.ndim != 1:
-        raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
+        raise SpecError(f"{found.where} has shape {found.shape}: one value per row is needed")
     return found.first(found.count)
 
 
