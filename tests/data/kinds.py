@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import dask.array as da
-import h5py
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import zarr
 
 from tests.helpers.stores import as_npy, as_zarr
@@ -25,21 +23,11 @@ def as_group(folder, name):
     return path
 
 
-def as_hdf5(folder):
-    with h5py.File(folder / "stored.h5", "w") as file:
-        file.create_dataset("x", data=X, chunks=(16, 7))
-    return h5py.File(folder / "stored.h5", "r")["x"]
-
-
 KINDS = {
     "numpy": lambda folder: X,
     "list": lambda folder: X.tolist(),
     "pandas": lambda folder: pd.DataFrame(X),
     "polars": lambda folder: pl.DataFrame(X),
-    "pyarrow lists": lambda folder: pa.array(X.tolist()),
-    "pandas lists": lambda folder: pd.Series(list(X)),
-    "polars lists": lambda folder: pl.DataFrame({"embedding": X.tolist()}),
-    "h5py": as_hdf5,
     "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
     "zarr v3": in_chunks,
     "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
