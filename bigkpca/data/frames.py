@@ -139,8 +139,8 @@ def _check_one_table(data: Any) -> None:
         )
     if is_of(data, "h5py", "HLObject"):
         raise SpecError(
-            "pass a dataset of h5py as dask.array.from_array(dataset) or, of a netCDF file, as xarray.open_dataset(path, "
-            "chunks={})[name], where missing values are NaN"
+            "pass a dataset of h5py as dask.array.from_array(dataset) or, of a netCDF file, as "
+            "xarray.open_dataset(path)[name], where missing values are NaN"
         )
     if is_of(data, "netCDF4", "Variable"):
         raise SpecError(

@@ -130,7 +130,7 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         stored = file.create_dataset("x", data=X)
         for data in (file, stored):
-            with pytest.raises(SpecError, match=r"h5py as dask\.array\.from_array\(dataset\) or, .*xarray\.open_dataset"):
+            with pytest.raises(SpecError, match=r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"):
                 KernelPCA(1).fit(data)
         np.testing.assert_array_equal(open_rows(da.from_array(stored)).block(20, 50), X[20:50])
     anndata = SimpleNamespace(X=X, obs=0, var=0)
@@ -151,7 +151,7 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
-        (group, SpecError, r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* one .*, as in group\['first'\]"),
+        (group, SpecError, r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* as in group\['first'\]"),
         (empty, SpecError, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
         (["a.npy", "b.npy"], SpecError, r"a list of paths \('a\.npy', \.\.\.\): .* ingest FILE FILE .* --append adds"),
         ((Path("a.npy"),), SpecError, r"one path, not a list of paths \('a\.npy'"),
