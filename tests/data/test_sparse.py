@@ -19,11 +19,17 @@ from bigkpca.storage.describe import info
 RNG = np.random.default_rng(4)
 DENSE = RNG.normal(size=(700, 30)) * (RNG.random((700, 30)) < 0.1)
 CSR = sp.csr_array(DENSE)
+OPTIONS = {"n_components": 4, "size": 60, "random_state": 0}
 
 
 def npz(path):
     sp.save_npz(path / "x.npz", CSR)
     return path / "x.npz"
+
+
+def in_chunks(matrix, kind=sp.csr_matrix):
+    """A Dask array of sparse chunks, as `anndata.experimental.read_lazy` makes it."""
+    return da.from_array(matrix.toarray(), chunks=(150, -1)).map_blocks(kind)
 
 
 def test_rows_in_a_file_are_those_of_the_dense_matrix(tmp_path):
@@ -38,27 +44,11 @@ def test_rows_in_a_file_are_those_of_the_dense_matrix(tmp_path):
         np.testing.assert_array_equal(part.block(start, stop), DENSE[start:stop])
 
 
-def in_chunks(matrix, kind=sp.csr_matrix):
-    """A Dask array of sparse chunks, as `anndata.experimental.read_lazy` makes it."""
-    return da.from_array(matrix.toarray(), chunks=(150, -1)).map_blocks(kind)
-
-
-FULL = [pytest.param(kind, marks=pytest.mark.full) for kind in ("csc chunks", "uncounted")]
-
-
-@pytest.fixture(params=["chunks", *FULL])
-def lazy(request):
-    """CSR as a matrix that is not in memory."""
-    chunks = in_chunks(CSR, sp.csc_array if request.param == "csc chunks" else sp.csr_matrix)
-    if request.param == "uncounted":
-        chunks._chunks = ((np.nan,) * 5, chunks.chunks[1])
-    return chunks
-
-
-OPTIONS = {"n_components": 4, "size": 60, "random_state": 0}
-
-
-def test_lazy_matrices_give_the_same_results_as_those_in_memory(lazy, tmp_path):
+@pytest.mark.parametrize("kind", ["chunks", *(pytest.param(k, marks=pytest.mark.full) for k in ("csc", "uncounted"))])
+def test_lazy_matrices_give_the_same_results_as_those_in_memory(kind, tmp_path):
+    lazy = in_chunks(CSR, sp.csc_array if kind == "csc" else sp.csr_matrix)
+    if kind == "uncounted":
+        lazy._chunks = ((np.nan,) * 5, lazy.chunks[1])
     expected = KernelPCA(**OPTIONS).fit(CSR)
     found = KernelPCA(**OPTIONS).fit(lazy)
     np.testing.assert_array_equal(found.eigenvalues_, expected.eigenvalues_)
@@ -118,13 +108,13 @@ def test_a_fit_gives_the_same_bits_as_of_dense_rows():
     assert open_rows(CSR).fingerprint() == open_rows(CSR.copy()).fingerprint() != open_rows(2 * CSR).fingerprint()
 
 
-def test_matrices_that_cannot_be_rows(tmp_path):
+def test_matrices_that_cannot_be_rows_or_are_damaged(tmp_path):
+    path, of_anndata = npz(tmp_path), r"pass .*anndata\.experimental\.read_lazy\('.*'\)\.X"
+    content = path.read_bytes()
     np.savez(tmp_path / "dense.npz", x=DENSE)
-    zarr.open_group(tmp_path / "a.zarr", attributes={"encoding-type": "csr_matrix"}).create_array(
-        "data", data=np.ones(1)
-    )
+    group = zarr.open_group(tmp_path / "a.zarr", attributes={"encoding-type": "csr_matrix"})
+    group.create_array("data", data=np.ones(1))
     (tmp_path / "x.h5ad").write_bytes(b"")
-    of_anndata = r"pass .*anndata\.experimental\.read_lazy\('.*'\)\.X"
     for name, kind, message in (
         ("dense.npz", SpecError, r"dense\.npz does not contain a SciPy sparse matrix .*bigkpca ingest"),
         ("a.zarr", SpecError, of_anndata),
@@ -132,13 +122,6 @@ def test_matrices_that_cannot_be_rows(tmp_path):
     ):
         with pytest.raises(kind, match=message):
             open_rows(tmp_path / name)
-    with pytest.raises(DataError, match="is empty"):
-        open_rows(sp.csr_array((0, 5)))
-
-
-def test_damaged_matrices_are_told(tmp_path):
-    path = npz(tmp_path)
-    content = path.read_bytes()
     for damaged in (content[:-30], content[:5000], b""):
         path.write_bytes(damaged)
         with pytest.raises(CorruptionError, match=r"x\.npz cannot be read .*: is it truncated\? Download it again"):
@@ -148,3 +131,5 @@ def test_damaged_matrices_are_told(tmp_path):
         wrong.indices[5] = column
         with pytest.raises(CorruptionError, match=f"the sparse matrix is damaged: .*{message}"):
             open_rows(wrong)
+    with pytest.raises(DataError, match="is empty"):
+        open_rows(sp.csr_array((0, 5)))
