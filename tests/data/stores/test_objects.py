@@ -274,7 +274,7 @@ def test_errors_of_the_library_are_told_in_plain_words(bucket):
         (exceptions.GenericError("status code: 403"), SpecError, "access denied"),
         (exceptions.GenericError("status code: 401"), SpecError, "access denied"),
         (exceptions.GenericError("AccessDenied"), SpecError, "access denied"),
-        (exceptions.GenericError("status code: 400 <Code>ExpiredToken"), IncompleteError, r"have expired: .* AWS_\.\.\."),
+        (exceptions.GenericError("400 <Code>ExpiredToken"), IncompleteError, r"have expired: .* AWS_\.\.\."),
         (exceptions.GenericError("GET http://169.254.169.254"), SpecError, r"no credentials were found: .* AWS_\.\.\."),
         (exceptions.NotSupportedError("x"), SpecError, "does not support a required operation"),
         (exceptions.GenericError("status code: 301"), SpecError, r"refuses the request \(HTTP status 301\): check"),
