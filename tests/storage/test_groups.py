@@ -30,7 +30,7 @@ def test_a_group_is_opened_as_the_kind_that_it_is(home):
         ("plain.zarr", "features", SpecError, r"plain\.zarr exists, but is not a bigkpca feature store"),
         ("s.zarr", "dataset", SpecError, r"s\.zarr is a bigkpca feature store, not a dataset"),
         ("d.zarr", "features", SpecError, r"d\.zarr is a bigkpca dataset, not a feature store"),
-        ("version.zarr", "features", SpecError, "has feature store format version 2; this bigkpca reads only version 1"),
+        ("version.zarr", "features", SpecError, "feature store format version 2; this bigkpca reads only version 1"),
         ("other.zarr", "x", SpecError, r"other\.zarr is a bigkpca 'x', a kind that this bigkpca does not have"),
         ("main.zarr", "features", CorruptionError, r"main\.zarr: its array scores is missing; make it again"),
     ):
