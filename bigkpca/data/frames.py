@@ -175,14 +175,12 @@ def _frame_values(table: Any) -> Array:
     names, dtypes = (table.columns, table.dtypes) if of_frame else (table.schema.names, table.schema.types)
     columns, unfit = [], []
     for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
-        if hasattr(table, "iloc"):
-            values = _numbers(table.iloc[:, number])
-        else:
-            values = _numbers(table.to_series(number) if of_frame else table.column(number))
-        if values is None:
+        of_pandas = hasattr(table, "iloc")
+        column = table.iloc[:, number] if of_pandas else table.to_series(number) if of_frame else table.column(number)
+        if (found := _numbers(column)) is None:
             unfit.append(f"{dtype} values in column {number} ({name!r})")
         else:
-            columns.append(values)
+            columns.append(found)
     if unfit:
         more = [f"and in {len(unfit) - _MOST_NAMED} more columns"] if len(unfit) > _MOST_NAMED else []
         raise DataError(

@@ -14,7 +14,7 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, check_numeric, unreadable
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, unreadable
 
 _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
@@ -63,7 +63,6 @@ class NpyRows(Rows):
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
             stamp = stored_file(os.fstat(file.fileno())).stamp
-        check_numeric(dtype, path)
         rows, _ = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
         return cls(rows, tuple(shape[1:]), dtype, fortran, start, stamp, where=path)
 

@@ -99,10 +99,7 @@ def _opened(rows: Rows, given: Any, key: str) -> Array | NpyRows | StoredArray:
         return values
     path = expanded(given)
     if path.endswith(".npy") and (is_url(path) or store_of(path).exists(path)):
-        try:
-            found = NpyRows.open(store_of(path).absolute(path), column=True)
-        except DataError as error:
-            raise SpecError(f"sample weights: {error}") from error
+        found = NpyRows.open(store_of(path).absolute(path), column=True)
         _check(found.dtype, (found.shape[0], *found.row_shape), path)
         return found
     group = rows.group if isinstance(rows, ZarrRows) else None
