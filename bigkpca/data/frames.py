@@ -170,7 +170,7 @@ def _frame_values(table: Any) -> Array:
     of_frame = is_frame(table)
     if of_frame and len(set(table.dtypes)) == 1:  # of others, polars would make numbers of dates
         values = np.asarray(table.to_numpy())
-        if values.dtype.kind in "buif" and values.shape == table.shape:  # not of a column of arrays
+        if values.dtype.kind in "buif" and values.shape[1:] == (len(table.columns),):  # not an array in each row
             return values
     names, dtypes = (table.columns, table.dtypes) if of_frame else (table.schema.names, table.schema.types)
     columns, unfit = [], []
