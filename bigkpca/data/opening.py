@@ -22,12 +22,13 @@ from bigkpca.data.frames import (
 )
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
-from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
+from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.data.stores import absent, expanded, is_path, store_of
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
 from bigkpca.errors import DataError, SpecError, check_numeric, unreadable
 
 _OPENED_BY = {  # what opens the files with these endings
+    (".npz",): "scipy.sparse.load_npz({0!r}) or numpy.load({0!r})['NAME']",
     (".zip",): "zarr.open(zarr.storage.ZipStore({!r}, mode='r'), mode='r')['NAME']",
     (".nc", ".nc4", ".cdf"): "xarray.open_dataset({!r})['NAME']",
     (".h5", ".hdf5"): "dask.array.from_array(h5py.File({!r})['NAME'])",
@@ -112,11 +113,10 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if not store.exists(path):
         raise absent(path, f"{path} does not exist")
     if not store.is_folder(path):
-        if path.endswith((".npy", ".npz")):
+        if path.endswith(".npy"):
             _check_unnamed(path, array)
-            opened = NpyRows.open if path.endswith(".npy") else npz_rows
             try:
-                return opened(store.absolute(path))  # workers may run in another folder
+                return NpyRows.open(store.absolute(path))  # workers may run in another folder
             except OSError as error:
                 raise unreadable(error, path) from error
         for endings, line in _OPENED_BY.items():

@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import zarr
 from distributed import Client, LocalCluster
 from zarr.codecs import BloscCodec
@@ -55,11 +54,6 @@ def zarr_array(version, **options):
     return write
 
 
-def sparse(at, values):
-    small = np.abs(values) <= 1.5 * np.abs(values).mean(axis=0)
-    sp.save_npz(at / "x.npz", sp.csr_array(np.where(small, 0, values)))
-
-
 def features(at, values):
     """The scores of rows."""
     dataset(at, values)
@@ -74,10 +68,8 @@ INPUTS = {
     "zarr 2": zarr_array(2, chunks=(BLOCK, COLUMNS)),
     "sharded": zarr_array(3, chunks=(BLOCK // 2, COLUMNS), shards=(BLOCK, COLUMNS), compressors=BloscCodec()),
     "npy": lambda at, values: np.save(at / "x.npy", values),
-    "npz": sparse,
     "features": features,
 }
-SINGLE = ("npy", "npz")  # one file: at its first read another one is another input
 
 
 # Commands
@@ -196,7 +188,7 @@ class Scene:
         if happened is None:
             return False
         right = {*RIGHT[what]}
-        if self.kind in SINGLE and at == 1 and what not in (*ONCE, "EIO always"):
+        if self.kind == "npy" and at == 1 and what not in (*ONCE, "EIO always"):
             right |= {2, 3, 6, 7}
             if what == "other version" and code == 0 and found != wanted:  # what a call gives on that version
                 with self.reads.replaced(self.x):
