@@ -29,9 +29,42 @@ from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
 from tests.data.cases import case
-from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
-from tests.helpers.stores import as_npy
+from tests.helpers.stores import as_npy, as_zarr
+
+X = np.random.default_rng(0).normal(size=(103, 7))
+
+
+def in_chunks(folder, **options):
+    return as_zarr(folder, X, **{"chunks": (10, 4), "zarr_format": 3} | options)
+
+
+def as_group(folder, name):
+    path = str(folder / "group.zarr")
+    zarr.create_group(path).create_array(name, data=X, chunks=(10, 7))
+    return path
+
+
+def in_memory_zarr(values):
+    return zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(10, 7))
+
+
+KINDS = {
+    "numpy": lambda folder: X,
+    "list": lambda folder: X.tolist(),
+    "pandas": lambda folder: pd.DataFrame(X),
+    "polars": lambda folder: pl.DataFrame(X),
+    "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
+    "zarr v3": in_chunks,
+    "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
+    "sharded zarr": lambda folder: in_chunks(folder, chunks=(10, 7), shards=(40, 7)),
+    "zarr object": lambda folder: zarr.open_array(in_chunks(folder), mode="r"),
+    "group with x": lambda folder: as_group(folder, "x"),
+    "group with one array": lambda folder: as_group(folder, "anything"),
+    "npy": lambda folder: as_npy(folder, X),
+    "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(X)),
+    "path object": lambda folder: Path(as_npy(folder, X)),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
