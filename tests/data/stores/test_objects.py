@@ -41,6 +41,11 @@ def filled(root, **files):
     return store
 
 
+def instead(client, **others):
+    """The client, with others of its methods."""
+    return type("Client", (), {"__getattr__": lambda _, name: others.get(name) or getattr(client, name)})()
+
+
 def test_files_and_folders_are_seen_with_sizes_and_stamps(root):
     store = filled(root, a=b"123", b__c__d=b"12345")
     there = ("a", "b", "b/c", "b/c/d")
@@ -114,17 +119,13 @@ def test_a_file_is_claimed_by_the_first_and_swapped_only_if_it_is_what_it_was(bu
     assert not store.swap(f"{bucket}/nothing", b"1", b"2")
     real = clients.client("s3", BUCKET)
 
-    class Late:
-        """A client before whose writes another one writes."""
-
-        def __getattr__(self, name):
-            if name == "put":
-                late.undo()
-                store.write(url, b"theirs")
-            return getattr(real, name)
+    def put(*given, **how):
+        late.undo()
+        store.write(url, b"theirs")  # just before
+        return real.put(*given, **how)
 
     with monkeypatch.context() as late:
-        late.setattr(ObjectStore, "_client", Late())
+        late.setattr(ObjectStore, "_client", instead(real, put=put))
         assert not store.swap(url, b"2", b"3")
     assert in_bucket(bucket)["a"] == b"theirs"
 
@@ -293,18 +294,12 @@ def test_metadata_are_removed_first_and_what_is_removed_meanwhile_is_no_error(bu
     assert list(in_bucket(bucket)) == ["a/x"]
     real = clients.client("s3", BUCKET)
 
-    class Removing:
-        """A client of a server that stops at a key that another run has just removed."""
+    def delete(keys):  # of a server that stops at a key that another run has just removed
+        real.delete(keys)
+        if isinstance(keys, list):
+            raise FileNotFoundError(keys[0])
 
-        def __getattr__(self, name):
-            return self.delete if name == "delete" else getattr(real, name)
-
-        def delete(self, keys):
-            real.delete(keys)
-            if isinstance(keys, list):
-                raise FileNotFoundError(keys[0])
-
-    monkeypatch.setattr(ObjectStore, "_client", Removing())
+    monkeypatch.setattr(ObjectStore, "_client", instead(real, delete=delete))
     store.remove_folder(f"{bucket}/a")
     assert in_bucket(bucket) == {}
 
