@@ -100,7 +100,7 @@ def _opened(rows: Rows, given: Any, key: str) -> Array | NpyRows | StoredArray:
     path = expanded(given)
     if path.endswith(".npy") and (is_url(path) or store_of(path).exists(path)):
         found = NpyRows.open(store_of(path).absolute(path), column=True)
-        _check(found.dtype, (found.shape[0], *found.row_shape), path)
+        _check(found.dtype, found.shape if found.shape[1] > 1 else found.shape[:1], path)
         return found
     group = rows.group if isinstance(rows, ZarrRows) else None
     beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]

@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca import KernelPCA
-from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
 from bigkpca.data.stores import LocalDisk
@@ -105,14 +104,6 @@ def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
     assert all(np.shares_memory(tile, X) for tile in found)
 
 
-def test_images_are_flattened_row_by_row(tmp_path):
-    images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
-    for order in (images, np.asfortranarray(images)):
-        rows = NpyRows.open(as_npy(tmp_path, order))
-        assert rows.row_shape == (3, 4)
-        np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
-
-
 def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
     path = Path(as_npy(tmp_path, X))
     rows, content = open_rows(path), path.read_bytes()
@@ -130,6 +121,7 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
         (b"", CorruptionError, r"stored\.npy is empty; restore it"),
         (b"not an array", DataError, r"stored\.npy is not a \.npy file"),
         (content.replace(b"(103, 7)", b"(-1, 7) "), DataError, r"is not a \.npy file: its shape is \(-1, 7\)"),
+        (content.replace(b"(103, 7), ", b"(103,7,1),"), DataError, r"has shape \(103, 7, 1\): .* bigkpca ingest .*npy"),
     ):
         path.write_bytes(left)
         with case(message), pytest.raises(IncompleteError, match="changed while it was being read"):
