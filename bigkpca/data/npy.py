@@ -63,8 +63,8 @@ class NpyRows(Rows):
             stamp = stored_file(os.fstat(file.fileno())).stamp
         if len(shape) > 2:
             raise DataError(
-                f"{path} has shape {shape}: rows must be two-dimensional; make a dataset, which flattens what follows the "
-                f"first axis: bigkpca ingest {path} DATASET.zarr"
+                f"{path} has shape {shape}: rows must be two-dimensional; make a dataset, where they are flattened: "
+                f"bigkpca ingest {path} DATASET.zarr"
             )
         size = check_shape((*shape, 1) if column and len(shape) == 1 else shape, path)
         return cls(size, dtype, fortran, start, stamp, where=path)
