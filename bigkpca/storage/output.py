@@ -187,9 +187,7 @@ def _resize(folder: str, about: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def opened(
-    path: str, record: Mapping[str, Any], *, overwrite: bool, note: Note = lambda _: None
-) -> Iterator[Output]:
+def opened(path: str, record: Mapping[str, Any], *, overwrite: bool, note: Note = lambda _: None) -> Iterator[Output]:
     """The output of this request at `path`, which no other run writes in the meantime.
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
