@@ -1,4 +1,7 @@
-"""Tables of pandas, polars, pyarrow and Dask, DataArrays of xarray, and tensors: detection, column names and values."""
+"""Tables of pandas, polars, pyarrow and Dask, DataArrays of xarray, and tensors: detection, column names and values.
+
+Libraries are never imported to recognize their objects: a caller with one has imported them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from bigkpca.numerics.array_api import dtype_of
 
 FRAME = "the dask dataframe"
 _MOST_NAMED = 5  # columns that one message names
-_LISTS = (list, tuple, np.ndarray)
 _FILLS = ("_FillValue", "missing_value")
 _NAN = {"nan", "NaN", "None", "AAAAAAAA+H8="}  # as text; the last is how xarray writes it in Zarr v3
 OF_DASK = (
@@ -27,14 +29,29 @@ OF_DASK = (
 )
 
 
+def is_of(data: Any, module: str, name: str) -> bool:
+    """Whether `data` is of this class of a module, which is not imported."""
+    return isinstance(data, getattr(sys.modules.get(module), name, ()))
+
+
 def is_data_array(data: Any) -> bool:
-    """Whether `data` is an xarray DataArray; xarray itself is not imported for this."""
+    """Whether `data` is an xarray DataArray."""
     return is_of(data, "xarray", "DataArray")
 
 
-def is_of(data: Any, module: str, name: str) -> bool:
-    """Whether `data` is of this class; its module, which a caller with such an object has imported, is not imported."""
-    return isinstance(data, getattr(sys.modules.get(module), name, ()))
+def is_dask_array(data: Any) -> bool:
+    """Whether `data` is a Dask array; the import of `dask.array` takes half a second."""
+    return is_of(data, "dask.array", "Array")
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a Dask DataFrame or Series."""
+    return is_dask_collection(data) and hasattr(data, "to_dask_array")
+
+
+def is_frame(data: Any) -> bool:
+    """Whether `data` is a pandas or polars frame, or has the same interface."""
+    return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
 
 
 def check_data_array(data: Any) -> None:
@@ -54,16 +71,6 @@ def check_data_array(data: Any) -> None:
             f"the DataArray has the attribute {name}={value}, so some values may mean missing: X.where(X != {value})."
             f"assign_attrs({name}=numpy.nan) makes them NaN, and dropna({data.dims[0]!r}) leaves out their rows"
         )
-
-
-def is_dask_array(data: Any) -> bool:
-    """Whether `data` is a Dask array; the import of `dask.array` takes half a second."""
-    return is_of(data, "dask.array", "Array")
-
-
-def is_dask_frame(data: Any) -> bool:
-    """Whether `data` is a Dask DataFrame or Series."""
-    return is_dask_collection(data) and hasattr(data, "to_dask_array")
 
 
 def frame_dtype(frame: Any) -> np.dtype[Any]:
@@ -107,31 +114,39 @@ def check_names(data: Any) -> None:
 
 
 def checked(data: Any) -> Any:
-    """What a user passes as rows, if it is a table: a frame, or a column of lists or arrays such as embeddings, as an
-    array (n, d), anything else as it is. Raises DataError for masked values, for text, and for a frame with a column
-    that is not numeric, SpecError for a lazy frame and for a container of several tables. Numbers stored as objects,
-    strings or categories are accepted, as in scikit-learn; dates are not."""
-    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):  # first, since accessing its columns would warn
-        raise SpecError(
-            "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, make a "
-            'dataset with bigkpca.ingest(frame, "rows.zarr") and pass its path'
-        )
-    _check_one_table(data)
+    """What a user passes as rows: a frame as an array, anything else as it is. Raises DataError for masked values, for
+    text, and for columns that are not numeric, SpecError for what is not one table in memory. Numbers stored as
+    objects, strings or categories are accepted, as in scikit-learn; dates are not."""
+    _check_one_table(data)  # first, since accessing the columns of a lazy frame would warn
     data = unmasked(
         data,
         "some values of the array are masked: numpy.ma.compress_rows(X) leaves out their rows, and X.filled(value) "
         "fills them in",
     )
-    if (lists := _lists_of(data)) is not None:
-        return lists
-    if _is_table(data):
+    if is_frame(data) or is_of(data, "pyarrow", "Table"):
         return _frame_values(data)
     _check_no_texts(data)
     return data
 
 
 def _check_one_table(data: Any) -> None:
-    """Raise SpecError for a container of several tables, and for a variable of netCDF4."""
+    """Raise SpecError, with what to pass instead, for a lazy frame, for what other libraries have to read, and for a
+    container of several tables."""
+    if hasattr(data, "collect") and hasattr(data, "sink_parquet"):
+        raise SpecError(
+            "a LazyFrame has no rows yet: pass the result of its collect() or, if that does not fit in memory, make a "
+            'dataset with bigkpca.ingest(frame, "rows.zarr") and pass its path'
+        )
+    if is_of(data, "h5py", "HLObject"):
+        raise SpecError(
+            "pass a dataset of h5py as dask.array.from_array(dataset) or, of a netCDF file, as "
+            "xarray.open_dataset(path)[name], where missing values are NaN"
+        )
+    if is_of(data, "netCDF4", "Variable"):
+        raise SpecError(
+            f"a netCDF4 Variable masks its missing values: pass xarray.open_dataset({data.group().filepath()!r})"
+            f"[{data.name!r}], where they are NaN, and leave out their rows by dropna"
+        )
     if is_of(data, "xarray", "Dataset"):
         first = next(iter(data.data_vars), "name")
         rows = "" if len(data.dims) < 2 else f".stack(row={list(data.dims)!r})"
@@ -148,64 +163,33 @@ def _check_one_table(data: Any) -> None:
         )
     if not is_frame(data) and all(hasattr(data, name) for name in ("X", "obs", "var")):
         raise SpecError("an AnnData object contains several matrices: pass one, as in X.X or X.layers['counts']")
-    if is_of(data, "netCDF4", "Variable"):
-        raise SpecError(
-            f"a netCDF4 Variable masks its missing values: pass xarray.open_dataset({data.group().filepath()!r})"
-            f"[{data.name!r}], where they are NaN, and leave out their rows by dropna"
-        )
-
-
-def _lists_of(data: Any) -> Array | None:
-    """The rows (n, d) of a column of lists: a Series, an array, or the only column of a frame; None for others."""
-    if _is_table(data):
-        data = _column(data, 0) if data.shape[1] == 1 else None
-    if is_of(data, "pyarrow", "Array"):
-        cells = data.to_numpy(zero_copy_only=False)
-    elif any(is_of(data, *kind) for kind in (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "ChunkedArray"))):
-        cells = data.to_numpy()
-    else:
-        cells = data if isinstance(data, np.ndarray) and data.ndim == 1 else np.empty(0)
-    if cells.ndim > 1:  # of polars: lists of one length by their type, or records
-        return np.asarray(cells) if str(data.dtype).startswith("Array") else None
-    if cells.dtype != object or not len(cells) or not isinstance(cells[0], _LISTS):
-        return None
-    lengths = np.array([len(each) if isinstance(each, _LISTS) else -1 for each in cells])
-    if len(other := np.flatnonzero(lengths != lengths[0])):
-        found = "is missing" if lengths[other[0]] < 0 else f"has {lengths[other[0]]} values"
-        raise DataError(
-            f"row {other[0]} of the column of lists (counted from 0) {found}, but row 0 has {lengths[0]}: all "
-            "must be of one length"
-        )
-    return np.stack(cells.tolist())
 
 
 def _frame_values(table: Any) -> Array:
     """The values of a frame or a table of Arrow as one array of numbers, missing ones NaN."""
-    of_one_type = is_frame(table) and len(set(table.dtypes)) == 1  # of others, polars would make numbers of dates
-    if of_one_type and (values := np.asarray(table.to_numpy())).dtype.kind in "buif":
-        return values
-    names, dtypes = (table.columns, table.dtypes) if is_frame(table) else (table.schema.names, table.schema.types)
-    columns = [_numbers(_column(table, number)) for number in range(len(names))]
-    unfit = [
-        f"{dtype} values in column {number} ({name!r})"
-        for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
-        if columns[number] is None
-    ]
+    of_frame = is_frame(table)
+    if of_frame and len(set(table.dtypes)) == 1:  # of others, polars would make numbers of dates
+        values = np.asarray(table.to_numpy())
+        if values.dtype.kind in "buif" and values.shape[1:] == (len(table.columns),):  # not an array in each row
+            return values
+    names, dtypes = (table.columns, table.dtypes) if of_frame else (table.schema.names, table.schema.types)
+    columns, unfit = [], []
+    for number, (name, dtype) in enumerate(zip(names, dtypes, strict=True)):
+        of_pandas = hasattr(table, "iloc")
+        column = table.iloc[:, number] if of_pandas else table.to_series(number) if of_frame else table.column(number)
+        if (found := _numbers(column)) is None:
+            unfit.append(f"{dtype} values in column {number} ({name!r})")
+        else:
+            columns.append(found)
     if unfit:
         more = [f"and in {len(unfit) - _MOST_NAMED} more columns"] if len(unfit) > _MOST_NAMED else []
         raise DataError(
             f"the frame contains {', '.join([*unfit[:_MOST_NAMED], *more])}: rows must be real numbers (integer, float "
-            "or bool). Leave these columns out, encode them in a pipeline with scikit-learn's ColumnTransformer, or "
-            "make a dataset, which turns dates into days and text into columns of 0 and 1: "
-            'bigkpca.ingest(frame, "rows.zarr", categorical=[...])'
+            "or bool). Leave these columns out, encode them in a pipeline with scikit-learn's ColumnTransformer, pass "
+            "a column of lists as numpy.stack(column), or make a dataset, which turns dates into days and text into "
+            'columns of 0 and 1: bigkpca.ingest(frame, "rows.zarr", categorical=[...])'
         )
-    return np.column_stack([column for column in columns if column is not None])
-
-
-def _column(table: Any, number: int) -> Any:
-    if hasattr(table, "iloc"):
-        return table.iloc[:, number]
-    return table.to_series(number) if is_frame(table) else table.column(number)
+    return np.column_stack(columns)
 
 
 def _numbers(column: Any) -> Array | None:
@@ -223,13 +207,12 @@ def _numbers(column: Any) -> Array | None:
 
 def _check_no_texts(data: Any) -> None:
     """Raise DataError for an array or a list of strings that are not all numbers; accept anything else."""
-    values = data if isinstance(data, np.ndarray) and data.dtype.kind in "OU" else np.empty(0)
-    if isinstance(data, list | tuple) and data and not isinstance(data[0], np.ndarray):
+    if isinstance(data, list | tuple) and data:
         first = data[0] if isinstance(data[0], list | tuple) else data
-        values = np.asarray(data, object) if any(isinstance(each, str) for each in first) else values
-    if _are_floats(values):
+        data = np.asarray(data, object) if any(isinstance(each, str) for each in first) else data
+    if not isinstance(data, np.ndarray) or data.dtype.kind not in "OU" or _are_floats(data):
         return
-    for place, value in np.ndenumerate(values):
+    for place, value in np.ndenumerate(data):
         if isinstance(value, str) and not _are_floats(np.array(value)):
             raise DataError(
                 f"the array contains the text {str(value)!r:.40} at {list(place)} (counted from 0): rows must be "
@@ -245,15 +228,6 @@ def _are_floats(values: Array) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def is_frame(data: Any) -> bool:
-    """Whether `data` is a pandas or polars frame, or has the same interface."""
-    return all(hasattr(data, name) for name in ("columns", "dtypes", "to_numpy"))
-
-
-def _is_table(data: Any) -> bool:
-    return is_frame(data) or is_of(data, "pyarrow", "Table")
 
 
 # Masked entries, fill values and packed numbers: what they stand for is not what is stored, so they are refused.
@@ -288,12 +262,12 @@ def unmasked(values: Any, refusal: str) -> Any:
 
 
 def is_of_torch(data: Any) -> bool:
-    """Whether `data` is a PyTorch tensor, which is not imported for this."""
+    """Whether `data` is a PyTorch tensor."""
     return is_of(data, "torch", "Tensor")
 
 
 def is_of_cupy(data: Any) -> bool:
-    """Whether `data` is a CuPy array, which is not imported for this."""
+    """Whether `data` is a CuPy array."""
     return is_of(data, "cupy", "ndarray")
 
 

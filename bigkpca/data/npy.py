@@ -14,18 +14,16 @@ from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import Rows, anonymous, check_shape
 from bigkpca.data.stores import is_url, store_of
 from bigkpca.data.stores.local import stored_file
-from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, check_numeric, unreadable
+from bigkpca.errors import Array, CorruptionError, DataError, SpecError, changed, unreadable
 
 _RUN_BYTES = 2**14  # bytes in sequence in a file that are worth a seek
 
 
 @dataclass(frozen=True)
 class NpyRows(Rows):
-    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory. Trailing axes are
-    flattened."""
+    """Rows of a .npy file, read with seek and read: mapped pages would count as resident memory."""
 
-    rows: int
-    row_shape: tuple[int, ...]
+    size: tuple[int, int]
     stored: np.dtype[Any]
     fortran: bool
     data_start: int  # bytes
@@ -33,7 +31,7 @@ class NpyRows(Rows):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.rows, math.prod(self.row_shape)
+        return self.size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -63,9 +61,13 @@ class NpyRows(Rows):
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
             stamp = stored_file(os.fstat(file.fileno())).stamp
-        check_numeric(dtype, path)
-        rows, _ = check_shape((shape[0], math.prod(shape[1:])) if len(shape) > 1 - column else shape, path)
-        return cls(rows, tuple(shape[1:]), dtype, fortran, start, stamp, where=path)
+        if len(shape) > 2:
+            raise DataError(
+                f"{path} has shape {shape}: rows must be two-dimensional; make a dataset, where they are flattened: "
+                f"bigkpca ingest {path} DATASET.zarr"
+            )
+        size = check_shape((*shape, 1) if column and len(shape) == 1 else shape, path)
+        return cls(size, dtype, fortran, start, stamp, where=path)
 
     def part(self, start: int, stop: int) -> NpyRows:
         return self if self.weights is None else replace(self, weights=self._weights_of(start, stop))
@@ -83,10 +85,6 @@ class NpyRows(Rows):
                 values = np.empty((d, stop - start), self.dtype)
                 for j in range(d):
                     self._read(file, j * n + start, values[j])
-            if len(self.row_shape) > 1:  # columns are stored in another order: the first trailing axis varies fastest
-                axes = len(self.row_shape)
-                values = values.reshape(*self.row_shape[::-1], -1).transpose(*range(axes - 1, -1, -1), axes)
-                values = values.reshape(d, -1)
             return np.ascontiguousarray(values.T)
         except OSError as error:
             raise unreadable(error, self.where) from error

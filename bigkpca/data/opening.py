@@ -17,23 +17,21 @@ from bigkpca.data.frames import (
     is_dask_array,
     is_dask_frame,
     is_data_array,
-    is_of,
     is_tensor,
     tensor_rows,
 )
-from bigkpca.data.hdf5 import hdf5_rows
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import ArrayRows, Rows, check_shape
-from bigkpca.data.sparse import SparseRows, npz_rows, sparse_rows
-from bigkpca.data.stores import expanded, is_path, store_of
-from bigkpca.data.stores.base import PARTIAL
+from bigkpca.data.sparse import SparseRows, sparse_rows
+from bigkpca.data.stores import absent, expanded, is_path, store_of
 from bigkpca.data.zarr import ATTRIBUTE, array_path, arrays_of, group_rows, open_node, zarr_rows
-from bigkpca.errors import DataError, IncompleteError, SpecError, check_numeric, unreadable
+from bigkpca.errors import DataError, SpecError, check_numeric, unreadable
 
 _OPENED_BY = {  # what opens the files with these endings
+    (".npz",): "scipy.sparse.load_npz({0!r}) or numpy.load({0!r})['NAME']",
     (".zip",): "zarr.open(zarr.storage.ZipStore({!r}, mode='r'), mode='r')['NAME']",
     (".nc", ".nc4", ".cdf"): "xarray.open_dataset({!r})['NAME']",
-    (".h5", ".hdf5"): "h5py.File({!r})['NAME']",
+    (".h5", ".hdf5"): "dask.array.from_array(h5py.File({!r})['NAME'])",
     (".h5ad",): "anndata.experimental.read_lazy({!r}).X",
 }
 
@@ -62,10 +60,14 @@ def path_of(data: Any) -> str | None:
 
 
 def is_lazy(data: Any) -> bool:
-    """Whether `data` is a path, or something of Dask, Zarr or h5py, whose rows need not be in memory."""
+    """Whether `data` is a path, or something of Dask or Zarr, whose rows need not be in memory."""
     held = data.data if is_data_array(data) else data
-    stored = is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_of(held, "h5py", "HLObject")
-    return stored or is_dask_array(held) or is_dask_frame(held)
+    return is_path(held) or isinstance(held, zarr.Array | zarr.Group) or is_dask_array(held) or is_dask_frame(held)
+
+
+def in_memory(rows: Rows) -> bool:
+    """Whether the values of these rows are in memory."""
+    return isinstance(rows, ArrayRows | SparseRows)
 
 
 def _any_rows(data: Any, array: str | None) -> Rows:
@@ -82,18 +84,12 @@ def _any_rows(data: Any, array: str | None) -> Rows:
         return zarr_rows(data, array_path(data) or f"the zarr array {data.path!r}")
     if isinstance(data, zarr.Group):
         path = array_path(data)
-        if path is None or ATTRIBUTE not in data.attrs:
-            names = list(arrays_of(data, path or "the data"))
-            named = f"pass one of them, as in group[{names[0]!r}]" if names else "pass an array"
-            raise SpecError(
-                f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
-            )
-        return _path_rows(path, array)
-    if is_of(data, "h5py", "Dataset"):
-        return hdf5_rows(data)
-    if is_of(data, "h5py", "Group"):
+        if path is not None and ATTRIBUTE in data.attrs:
+            return _path_rows(path, array)
+        names = list(arrays_of(data, path or "the data"))
+        named = f"pass one of them, as in group[{names[0]!r}]" if names else "pass an array"
         raise SpecError(
-            f"{data.file.filename}:{data.name} is a group of {[*data]}: pass a dataset in it, as in X[name]"
+            f"{path or 'the data'} is a Zarr group of the arrays {names}, but rows must be one array: {named}"
         )
     if isinstance(data, Rows):
         return data
@@ -109,48 +105,33 @@ def _any_rows(data: Any, array: str | None) -> Rows:
             f"the rows do not form an array, since they differ in length or are not numbers: {error}"
         ) from error
     check_shape(values.shape, "the array")
-    return ArrayRows(values, names=column_names(data) if values.shape[1] == len(column_names(data) or ()) else None)
+    return ArrayRows(values, names=column_names(data))
 
 
 def _path_rows(path: str, array: str | None) -> Rows:
     store = store_of(path)
     if not store.exists(path):
-        if store.exists(path + PARTIAL):
-            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
-        raise SpecError(f"{path} does not exist")
-    if path.endswith((".npy", ".npz")) and not store.is_folder(path):
-        _check_unnamed(path, array)
-        opened = NpyRows.open if path.endswith(".npy") else npz_rows
-        try:
-            return opened(store.absolute(path))  # workers may run in another folder
-        except OSError as error:
-            raise unreadable(error, path) from error
+        raise absent(path, f"{path} does not exist")
     if not store.is_folder(path):
-        raise _of_file(path)
+        if path.endswith(".npy"):
+            _check_unnamed(path, array)
+            try:
+                return NpyRows.open(store.absolute(path))  # workers may run in another folder
+            except OSError as error:
+                raise unreadable(error, path) from error
+        for endings, line in _OPENED_BY.items():
+            if path.endswith(endings):
+                raise SpecError(f"{path} is a file: pass an array in it, as in {line.format(path)}")
+        raise SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
     node = open_node(path)
-    if node is None and store.exists(path + PARTIAL):  # in an object store, which it is written to in place
-        raise IncompleteError(f"{path} is not finished: run the command that makes it again")
-    if node is None:
-        raise SpecError(f"{path} is not a Zarr array or group, nor a .npy file")
+    if node is None:  # or an output in an object store, where it is written in place
+        raise absent(path, f"{path} is not a Zarr array or group, nor a .npy file")
     if isinstance(node, zarr.Array):
         _check_unnamed(path, array)
         return zarr_rows(node, path)
     if array is None and "encoding-type" in node.attrs:
         raise SpecError(f"{path} is of AnnData: pass anndata.experimental.read_lazy({path!r}).X")
     return group_rows(path, node, array)
-
-
-def _of_file(path: str) -> SpecError:
-    """The refusal of a file, with the line that opens the array in it."""
-    for endings, line in _OPENED_BY.items():
-        if path.endswith(endings):
-            return SpecError(f"{path} is a file: pass an array in it, as in {line.format(path)}")
-    return SpecError(f"{path} is a file; make a dataset from it first: bigkpca ingest {path} DATASET.zarr")
-
-
-def in_memory(rows: Rows) -> bool:
-    """Whether the values of these rows are in memory."""
-    return isinstance(rows, ArrayRows | SparseRows)
 
 
 def _check_unnamed(path: str, array: str | None) -> None:

@@ -13,7 +13,7 @@ from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.frames import check_tensor, is_tensor
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.rows import Rows, SampleWeights
-from bigkpca.data.stores import expanded, is_path, is_url, last_name, parent, store_of
+from bigkpca.data.stores import expanded, is_path, is_url, parent, store_of
 from bigkpca.data.zarr import StoredArray, ZarrRows, arrays_of, open_node, read, stored_array
 from bigkpca.errors import Array, DataError, IncompleteError, SpecError, nearest
 from bigkpca.numerics.array_api import on_host
@@ -43,12 +43,8 @@ _Rows = TypeVar("_Rows", bound=Rows)
 
 def without(rows: _Rows, numbers: Array) -> _Rows:
     """The rows, of which those with these ascending numbers take no part in a fit, nor do those left out before."""
-    weights = _weights(rows)
+    weights = rows.weights or SampleWeights(None, rows.shape[0])
     return rows.with_weights(replace(weights, excluded=np.union1d(weights.excluded, numbers)))
-
-
-def _weights(rows: Rows) -> SampleWeights:
-    return rows.weights or SampleWeights(None, rows.shape[0])
 
 
 def number_and_weight(rows: Rows) -> tuple[int, float]:
@@ -90,7 +86,9 @@ def weighted(rows: _Rows, given: Any) -> _Rows:
 
 def _opened(rows: Rows, given: Any) -> Array | NpyRows | StoredArray:
     if isinstance(given, zarr.Array):
-        return _stored(given, f"the zarr array {given.path!r}")
+        where = f"the zarr array {given.path!r}"
+        _check(given.dtype, given.shape, where)
+        return stored_array(given, where)
     if not is_path(given):
         if is_tensor(given):
             check_tensor(given, "sample_weight")
@@ -100,37 +98,23 @@ def _opened(rows: Rows, given: Any) -> Array | NpyRows | StoredArray:
         return values
     path = expanded(given)
     if path.endswith(".npy") and (is_url(path) or store_of(path).exists(path)):
-        try:
-            found = NpyRows.open(store_of(path).absolute(path), column=True)
-        except DataError as error:
-            raise SpecError(f"sample weights: {error}") from error
-        _check(found.dtype, (found.shape[0], *found.row_shape), path)
+        found = NpyRows.open(store_of(path).absolute(path), column=True)
+        _check(found.dtype, found.shape if found.shape[1] > 1 else found.shape[:1], path)
         return found
     group = rows.group if isinstance(rows, ZarrRows) else None
     beside = [] if group is None or is_url(path) or path.startswith((".", "/")) else [f"{group}/{path}"]
     for place in [*beside, store_of(path).absolute(path)]:
         if isinstance(node := open_node(place), zarr.Array):
-            return _stored(node, place, open_node(parent(place)))
-    raise SpecError(f"{OPTION}: there is no array {path!r}{_alternatives(group, path)}")
-
-
-def _alternatives(group: str | None, name: str) -> str:
-    """What can be given instead of a name that does not exist, for a message."""
-    if group is None or not isinstance(node := open_node(group), zarr.Group):
-        return ": give the path of a .npy file or of a Zarr array"
-    arrays = arrays_of(node, group)
-    held = [other for other, each in arrays.items() if each.ndim == 1 and each.dtype.kind in _NUMBERS]
-    near = nearest(name, held)
+            _check(node.dtype, node.shape, place)
+            return stored_array(node, place, open_node(parent(place)))
+    near, advice = None, "give the path of a .npy file or of a Zarr array"
+    if group is not None and isinstance(node := open_node(group), zarr.Group):
+        arrays = arrays_of(node, group)
+        held = [name for name, each in arrays.items() if each.ndim == 1 and each.dtype.kind in _NUMBERS]
+        near = nearest(path, held)
+        advice = f"{group} has {', '.join(held) or 'no array'} with one number for each row"
     hint = f": did you mean {near!r}? " if near else "; "
-    return f"{hint}{group} has {', '.join(held) or 'no array'} with one number for each row"
-
-
-def _stored(array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None) -> StoredArray:
-    """Weights in an array; in a group, as many as its manifest names."""
-    _check(array.dtype, array.shape, where)
-    if isinstance(group, zarr.Group):
-        return replace(stored_array(parent(where), group, last_name(where)), where=where)
-    return StoredArray(array, where, array.shape[0])
+    raise SpecError(f"{OPTION}: there is no array {path!r}{hint}{advice}")
 
 
 def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:

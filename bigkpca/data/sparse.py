@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,16 +10,14 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bigkpca.data.rows import Rows, anonymous, check_shape, little_endian
-from bigkpca.data.stores import store_of
-from bigkpca.errors import Array, CorruptionError, SpecError
+from bigkpca.errors import Array, CorruptionError
 
 
 @dataclass(frozen=True)
 class SparseRows(Rows):
-    """Rows first, first + 1, ... of a CSR matrix. path: the file that it was read from; None for a user's matrix."""
+    """Rows first, first + 1, ... of a CSR matrix."""
 
     matrix: Any
-    path: str | None = None
     first: int = 0
     grain: int = 1
 
@@ -55,11 +51,12 @@ class SparseRows(Rows):
         digest = hashlib.sha256()
         for array in (self.matrix.indptr, self.matrix.indices, self.matrix.data):
             digest.update(little_endian(array))
-        return anonymous(self) | {"path": self.path, "stamp": digest.hexdigest()}
+        return anonymous(self) | {"stamp": digest.hexdigest()}
 
 
-def sparse_rows(matrix: Any, where: str = "the sparse matrix") -> SparseRows:
+def sparse_rows(matrix: Any) -> SparseRows:
     """Rows of a SciPy sparse matrix. Raises CorruptionError for indices outside, where SciPy would write anywhere."""
+    where = "the sparse matrix"
     check_shape(matrix.shape, where)
     csr = csr_array(matrix)
     try:
@@ -69,20 +66,3 @@ def sparse_rows(matrix: Any, where: str = "the sparse matrix") -> SparseRows:
     if csr.dtype == np.float16:  # which SciPy cannot convert to a dense array
         csr = csr.astype(np.float32)
     return SparseRows(csr, where=where)
-
-
-def npz_rows(path: str) -> SparseRows:
-    """Rows of a file of `scipy.sparse.save_npz`, read into memory. Raises SpecError for other .npz files."""
-    from scipy.sparse import load_npz
-
-    try:
-        with store_of(path).open(path) as file:
-            matrix = load_npz(file)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise CorruptionError(f"{path} cannot be read ({error}): is it truncated? Download it again") from error
-    except (KeyError, ValueError, AttributeError) as error:
-        raise SpecError(
-            f"{path} does not contain a SciPy sparse matrix ({error}); make a dataset from its arrays: bigkpca ingest "
-            f"{path} DATASET.zarr"
-        ) from error
-    return replace(sparse_rows(matrix, path), path=store_of(path).absolute(path))

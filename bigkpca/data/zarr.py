@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,27 +97,22 @@ class ZarrRows(Rows):
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
         are stored, each must be there whenever it is read."""
-        stored = None if self.stored is None else self._of_rows(count, self.stored)
-        lost = missing_chunks(self.array, count, stored)
-        found = replace(self, count=count, pinned=True, array=_guarded(self.array, lost))
+        stored = self.stored
+        if stored is not None:
+            stored = {key: stored[key] for key in chunk_keys(self.array, count, stored)}
+        array = _guarded(self.array, _missing(self.array, count, stored))
+        found = replace(self, count=count, pinned=True, array=array)
         vars(found)["stored"] = stored  # not listed again
         return found
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
         """The stored chunks or shards of these rows, by key; None if the store cannot be listed."""
-        folder = array_path(self.array)
-        if folder is None:
-            return None
-        return self._of_rows(self.count, store_of(folder).files(folder))
-
-    def _of_rows(self, count: int, files: Mapping[str, StoredFile]) -> Mapping[str, StoredFile]:
-        """Those of these files that are stored chunks of the first `count` rows."""
-        return {key: files[key] for key in chunk_keys(self.array, count, files) if files[key].bytes}
+        return _stored(self.array, self.count)
 
     def missing(self) -> int:
         """Number of chunks that are not stored; 0 if the store cannot be listed."""
-        return missing_chunks(self.array, self.count, self.stored)
+        return _missing(self.array, self.count, self.stored)
 
     def stored_rows(self, known: int = 0) -> int:
         """The rows before the first chunk or shard after `known` rows that is not stored: programs that append may not
@@ -146,20 +141,20 @@ class ZarrRows(Rows):
 
     def _keys(self, row: int) -> list[str]:
         """The keys of one row of chunks."""
-        across = chunk_grid(self.array, self.count)[1]
+        across = _grid(self.array, self.count)[1]
         return [self.array.metadata.encode_chunk_key((row, at)) for at in range(across)]
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Rows`. Of pinned rows that end within a chunk, the values in it count, and not its file."""
         digest = hashlib.sha256()
-        if self.stored is None:
-            marks = version_marks(self.array)
+        if array_path(self.array) is None:
+            marks = _version_marks(self.array)
             if marks is None:
                 return ArrayRows(self.block(0, self.count)).fingerprint()
             digest.update("\n".join(marks).encode())
             return anonymous(self) | {"stamp": digest.hexdigest()}
         last = self.count // self._height if self.pinned and self.count % self._height else None
-        for key, file in sorted(self.stored.items()):
+        for key, file in sorted((self.stored or {}).items()):
             if int(re.findall("[0-9]+", key)[-2]) != last:
                 digest.update(f"{key} {file.stamp}\n".encode())
         if last is not None:
@@ -206,17 +201,16 @@ class StoredArray:
         found = replace(self, count=count)
         if isinstance(self.array.store, Whole):
             return found
-        return replace(found, array=_as_stored(self.array, self.where, missing_chunks(self.array, count)))
+        missing = _missing(self.array, count, _stored(self.array, count))
+        return replace(found, array=_as_stored(self.array, self.where, missing))
 
 
-def stored_array(path: str, group: zarr.Group, name: str) -> StoredArray:
-    """The array of this name in a group: as many values as its manifest names, or all of an array of others."""
-    array, about = member(group, path, name), group.attrs.get(ATTRIBUTE, {})
-    if not isinstance(array, zarr.Array):
-        raise _without(group, path, name)
-    if isinstance(about, dict) and name in named_arrays(about):
-        return StoredArray(whole(array), path, rows_of_manifest(path, about, array))
-    return StoredArray(array, path, array.shape[0])
+def stored_array(array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None) -> StoredArray:
+    """The values of an array, which may be in a group: as many as the manifest of that names, or all of others."""
+    about = group.attrs.get(ATTRIBUTE) if isinstance(group, zarr.Group) else None
+    if isinstance(about, dict) and last_name(where) in named_arrays(about):
+        return StoredArray(whole(array), where, rows_of_manifest(parent(where), about, array))
+    return StoredArray(array, where, array.shape[0])
 
 
 def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> ZarrRows:
@@ -247,21 +241,26 @@ def _guarded(array: zarr.Array[Any], missing: int) -> zarr.Array[Any]:
     return array if missing or not array.store.supports_listing else whole(array)
 
 
-def missing_chunks(array: zarr.Array[Any], count: int, stored: Collection[str] | None = None) -> int:
-    """Number of chunks, or shards, of the first `count` rows that are not stored; 0 if the store cannot be listed."""
-    if stored is None and not array.store.supports_listing:
-        return 0
-    if stored is None:
-        prefix = f"{array.path}/" if array.path else ""
+def _stored(array: zarr.Array[Any], count: int) -> dict[str, StoredFile] | None:
+    """The stored chunks, or shards, of the first `count` rows by key; None if the store cannot be listed. Their sizes
+    and stamps are known in the stores of paths only."""
+    folder, prefix = array_path(array), f"{array.path}/" if array.path else ""
 
-        async def listed() -> list[str]:
-            return [key.removeprefix(prefix) async for key in array.store.list_prefix(prefix)]
+    async def listed() -> dict[str, StoredFile]:
+        return {key.removeprefix(prefix): StoredFile(1, "") async for key in array.store.list_prefix(prefix)}
 
-        stored = chunk_keys(array, count, sync(listed()))
-    return math.prod(chunk_grid(array, count)) - len(stored)
+    if folder is None and not array.store.supports_listing:
+        return None
+    files = sync(listed()) if folder is None else store_of(folder).files(folder)
+    return {key: files[key] for key in chunk_keys(array, count, files) if files[key].bytes}
 
 
-def chunk_grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:
+def _missing(array: zarr.Array[Any], count: int, stored: Mapping[str, StoredFile] | None) -> int:
+    """Number of chunks, or shards, of the first `count` rows that are not `stored`; 0 if that is not known."""
+    return 0 if stored is None else math.prod(_grid(array, count)) - len(stored)
+
+
+def _grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:
     """Number of chunks, or shards, of the first `count` rows along each axis."""
     lengths = zip((count, *array.shape[1:]), array.shards or array.chunks, strict=True)
     return tuple(math.ceil(length / size) for length, size in lengths)
@@ -270,7 +269,7 @@ def chunk_grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:
 def chunk_keys(array: zarr.Array[Any], count: int, keys: Iterable[str]) -> list[str]:
     """Those of the keys that are chunks, or shards, of the first `count` rows."""
     # Of existing files, and not of expected ones: an array may claim any number of chunks.
-    grid, found = chunk_grid(array, count), []
+    grid, found = _grid(array, count), []
     for key in keys:
         index = tuple(int(digits) for digits in re.findall("[0-9]+", key)[-len(grid) :] if len(digits) < 20)
         inside = len(index) == len(grid) and all(at < end for at, end in zip(index, grid, strict=True))
@@ -293,7 +292,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
             raise SpecError(f"{path} contains the arrays {list(arrays)}: name one with --array (array= in Python)")
         ((name, node),) = arrays.items()
     if not isinstance(node, zarr.Array):
-        raise _without(group, path, name)
+        raise lacking(group, path, name or "x")
     if kind not in MAIN or name not in named_arrays(about):
         return zarr_rows(node, path, name)
     check_shape(node.shape, f"{path}/{name}")
@@ -308,7 +307,8 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     return rows
 
 
-def _without(group: zarr.Group, path: str, name: str | None) -> SpecError:
+def lacking(group: zarr.Group, path: str, name: str) -> SpecError:
+    """The error for a group at `path` without an array of this name."""
     return SpecError(f"{path} does not contain an array {name!r}, but {list(arrays_of(group, path))}")
 
 
@@ -319,7 +319,7 @@ def member(group: zarr.Group, path: str, name: str) -> Any:
 
 
 def arrays_of(group: zarr.Group, path: str) -> dict[str, zarr.Array[Any]]:
-    """The arrays in the group at `path`, by name. Raises CorruptionError for metadata that cannot be parsed."""
+    """The arrays in the group at `path`, by name."""
     with _parsed(path, "contains an array that cannot be read"):
         return dict(sorted(group.arrays()))
 
@@ -385,18 +385,17 @@ def _one_hot(path: str, encoding: Any, width: int) -> tuple[OneHot, ...]:
 
 def open_node(path: str) -> zarr.Array[Any] | zarr.Group | None:
     """The Zarr array or group at a path, to be read; None if there is none."""
-    try:
-        node = zarr.open(zarr_store(path), mode="r")
-    except BigKPCAError:
-        raise
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(error, path) from error
-    except Exception as error:  # zarr raises several types
-        if not any(store_of(path).exists(f"{path}/{name}") for name in NODE_FILES):
+    with _parsed(path, "cannot be read"):
+        try:
+            node = zarr.open(zarr_store(path), mode="r")
+        except FileNotFoundError:
             return None
-        raise CorruptionError(f"{path} cannot be read ({error}); restore it") from error
+        except (BigKPCAError, OSError):
+            raise
+        except Exception:  # zarr raises several types, also where there is nothing
+            if any(store_of(path).exists(f"{path}/{name}") for name in NODE_FILES):
+                raise
+            return None
     if isinstance(node, zarr.Group) and ATTRIBUTE in node.attrs:
         # Arrays that others put beside those of bigkpca are not among the metadata that its manifest repeats.
         metadata = replace(node.metadata, consolidated_metadata=None)
@@ -429,7 +428,7 @@ def _store_of(array: zarr.Array[Any] | zarr.Group) -> Any:
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
 
 
-def version_marks(array: zarr.Array[Any]) -> list[str] | None:
+def _version_marks(array: zarr.Array[Any]) -> list[str] | None:
     """A line for each stored file in a user's own store, which changes with the file; for a zip file, one for all. None
     if there is no tag or time for every file. Reads no values."""
     store, found = _store_of(array), []

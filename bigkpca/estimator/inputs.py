@@ -133,7 +133,7 @@ class RowsInput:
         named = X
         if is_data_array(X) and names is not None and (reset or hasattr(self, "feature_names_in_")):
             named = X[:0].to_pandas().set_axis(list(names), axis=1)  # whose columns scikit-learn knows
-        if is_frame(named) and values.shape[1] == named.shape[1]:  # not a column of lists
+        if is_frame(named):
             validate_data(self, named, reset=reset, skip_check_array=True)  # for the names
             return ArrayRows(check_array(values, estimator=self, **checks), names=names)
         values = validate_data(self, values, reset=reset, **checks)

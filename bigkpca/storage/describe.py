@@ -11,7 +11,6 @@ import numpy as np
 from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.sample_weights import BESIDE
-from bigkpca.data.sparse import SparseRows
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import ZarrRows, rows_of_manifest
 from bigkpca.errors import Array, SpecError
@@ -38,8 +37,7 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
         return {"kind": str(claim.get("format")), "path": path, "finished": False}
     if about is None:
         rows = open_rows(path, array)
-        kind = {NpyRows: "npy", SparseRows: "sparse matrix"}.get(type(rows), "zarr array")
-        return {"kind": kind, "path": path, **_array_facts(rows)}
+        return {"kind": "npy" if isinstance(rows, NpyRows) else "zarr array", "path": path, **_array_facts(rows)}
     if array is not None:
         raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: omit --array")
     if about["format"] == "model":

@@ -18,11 +18,10 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.data.stores import parsed, read_json, store_of, write_json
-from bigkpca.data.stores.base import PARTIAL
-from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, member, open_node, stored_array, whole
+from bigkpca.data.stores import absent, parsed, read_json, store_of, write_json
+from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, lacking, member, open_node, stored_array, whole
 from bigkpca.data.zarr_stores import zarr_store
-from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError, unreadable
+from bigkpca.errors import BigKPCAError, CorruptionError, SpecError, unreadable
 
 FORMAT_VERSION = 1
 _NAMES = {"features": "feature store", "reconstruction": "store of reconstructed rows"}
@@ -119,11 +118,9 @@ def describe(path: str) -> dict[str, Any] | None:
 
 def open_group(path: str, kind: str) -> zarr.Group:
     """Open a group of the given kind. Raises SpecError for anything else, IncompleteError for an unfinished one."""
-    about, store = describe(path), store_of(path)
+    about = describe(path)
     if about is None:
-        if store.exists(path + PARTIAL):
-            raise IncompleteError(f"{path} is not finished: run the command that makes it again")
-        there = "exists, but is not a bigkpca" if store.exists(path) else "does not exist: no"
+        there = "exists, but is not a bigkpca" if store_of(path).exists(path) else "does not exist: no"
         reason = ""
         try:
             read_json(f"{path}/zarr.json")
@@ -131,7 +128,7 @@ def open_group(path: str, kind: str) -> zarr.Group:
             pass
         except ValueError as error:
             reason = f": its zarr.json cannot be parsed ({error})"
-        raise SpecError(f"{path} {there} {named(kind)}{reason}")
+        raise absent(path, f"{path} {there} {named(kind)}{reason}")
     if about["format"] != kind:
         article = "an" if named(kind)[0] in "aeiou" else "a"
         raise SpecError(f"{path} is a bigkpca {named(about['format'])}, not {article} {named(kind)}")
@@ -167,11 +164,15 @@ def open_values(path: str, name: str | None = None) -> StoredArray:
     if node is None:
         raise SpecError(f"{path} is not a Zarr array or group")
     if isinstance(node, zarr.Array):
-        found = StoredArray(node, path, node.shape[0])
+        found = stored_array(node, path)
     else:
-        found = stored_array(path, node, name or "y")
+        name = name or "y"
+        array = member(node, path, name)
+        if not isinstance(array, zarr.Array):
+            raise lacking(node, path, name)
+        found = stored_array(array, f"{path}/{name}", node)
     if found.ndim != 1:
-        raise SpecError(f"{found.array.path or path} has shape {found.shape}: one value per row is needed")
+        raise SpecError(f"{found.where} has shape {found.shape}: one value per row is needed")
     return found.first(found.count)
 
 

@@ -69,15 +69,17 @@ def _opened(where: str, stored: int) -> zarr.Array[Any]:
     chunks have a checksum, and no codec that could expand little data into much, whatever that says."""
     try:
         found = read_json(f"{where}/zarr.json")
-        shape, kind, chunk = found["shape"], found["data_type"], found["chunk_grid"]["configuration"]["chunk_shape"]
+        shape, kind, grid = found["shape"], found["data_type"], found["chunk_grid"]["configuration"]
+        rows, *_ = grid["chunk_shape"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"{where}: an array does not decode ({error!r:.80}); {AGAIN}") from error
     lengths = isinstance(shape, list) and all(type(each) is int and 0 <= each < _MOST for each in shape)
-    if not (lengths and len(shape) in (1, 2) and isinstance(kind, str) and kind in _TYPES):
-        raise CorruptionError(f"{where} has shape {shape!r:.80} and type {kind!r:.80}, as no array of a model; {AGAIN}")
-    rows = chunk[0] if isinstance(chunk, list) and chunk else None
-    if not (type(rows) is int and 0 < rows <= max(1, shape[0])):
-        raise CorruptionError(f"{where} has chunks of {chunk!r:.80}, as no array of a model; {AGAIN}")
+    usual = lengths and len(shape) in (1, 2) and isinstance(kind, str) and kind in _TYPES
+    if not (usual and type(rows) is int and 0 < rows <= max(1, shape[0])):
+        raise CorruptionError(
+            f"{where} has shape {shape!r:.80}, type {kind!r:.80} and chunks of {rows!r:.80} rows, as no array of a "
+            f"model; {AGAIN}"
+        )
     declared = math.prod(shape) * np.dtype(kind).itemsize
     if declared > stored:
         raise CorruptionError(

@@ -64,6 +64,8 @@ _FOLDERS = ("group", "old", "sums")
 _BESIDE = {*_FOLDERS, _CLAIM, _CLAIM + PARTIAL}  # all that may be in PATH.partial
 _ANY = 2**62  # more rows than any array has
 
+Note = Callable[[str], None]
+
 
 @dataclass(frozen=True)
 class Output:
@@ -119,8 +121,10 @@ class Output:
         stored = set(blocks)
         for name in names:
             array = groups.open_array(f"{self.folder}/{name}")
+            encoded, across = array.metadata.encode_chunk_key, [0] * (array.ndim - 1)
             files = store_of(self.folder).files(f"{self.folder}/{name}")
-            stored = {block for block in stored if (file := files.get(_key(array, block))) and file.bytes}
+            held = {key for key, file in files.items() if file.bytes}
+            stored = {block for block in stored if encoded((block.start // array.chunks[0], *across)) in held}
         return [block for block in blocks if block not in stored]
 
     def check_written(self, blocks: Sequence[Block], names: Sequence[str]) -> None:
@@ -166,14 +170,12 @@ class Output:
     def discard(self) -> None:
         """Give up what was made, unless another request has claimed the output since: the same command begins anew."""
         store = store_of(self.path)
-        if isinstance(store, ObjectStore) and self.before is None:
-            # Another run of this request must not publish what is left.
-            if not store.swap(self.claim, _content(self.record), _removing(self.record)):
-                return
+        if isinstance(store, LocalDisk) or self.before is not None:
+            self.release()
+        # Another run of this request must not publish what is left.
+        elif store.swap(self.claim, _content(self.record), _removing(self.record)):
             store.remove_folder(self.folder)
             clear(self.path)
-        else:
-            self.release()
 
 
 def _resize(folder: str, about: Mapping[str, Any]) -> None:
@@ -185,9 +187,7 @@ def _resize(folder: str, about: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def opened(
-    path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None] = lambda _: None
-) -> Iterator[Output]:
+def opened(path: str, record: Mapping[str, Any], *, overwrite: bool, note: Note = lambda _: None) -> Iterator[Output]:
     """The output of this request at `path`, which no other run writes in the meantime.
 
     If nothing is there, the output is to be made, or continued if a run of the same request was killed. An output of
@@ -195,15 +195,14 @@ def opened(
     bigkpca of the same kind (never anything else) is replaced, also one of the same request: it may be damaged. Raises
     LockedError if another run is at work, or if another request has claimed the path of an object store.
     """
-    store, record = store_of(path), parsed(_content(record))
+    store, record, resumed = store_of(path), parsed(_content(record)), False
     with store.writer(path):
-        resumed = False
         if overwrite or not _is_made(path, record):
             check_place(path, record, overwrite=overwrite)
-            if isinstance(store, ObjectStore):
-                resumed = _claim_in_place(store, path, record, overwrite=overwrite, note=note)
-            else:
+            if isinstance(store, LocalDisk):
                 resumed = _claim(path, record, note)
+            else:
+                resumed = _claim_in_place(store, path, record, overwrite=overwrite, note=note)
         # Again: on an object store, a run of the same request may have published it.
         done = _is_made(path, record) and not (overwrite and isinstance(store, LocalDisk))
         folder = path if done or is_url(path) else f"{path}{PARTIAL}/group"
@@ -217,7 +216,7 @@ def opened(
 
 
 @contextmanager
-def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = lambda _: None) -> Iterator[Output]:
+def growing(path: str, record: Mapping[str, Any], note: Note = lambda _: None) -> Iterator[Output]:
     """The finished output at `path`, to which this request adds rows behind those that it has. Raises LockedError if
     another run is at work, or if another request has claimed the path of an object store."""
     store, given = store_of(path), parsed(_content(record))
@@ -230,15 +229,14 @@ def growing(path: str, record: Mapping[str, Any], note: Callable[[str], None] = 
         if left is not None and left.get("rows_before", about["rows"]) != about["rows"]:
             clear(path)  # of a run that was killed after it published
             left = None
-        resumed = left == record
-        if not resumed:
-            if isinstance(store, ObjectStore):
-                _claim_growth(store, path, record)
-            else:
+        if left != record:
+            if isinstance(store, LocalDisk):
                 _claim(path, record, note)
+            else:
+                _claim_growth(store, path, record)
             _remove_behind(path, about)
         claim, folder = store.absolute(_claim_file(path)), store.absolute(path)
-        output = Output(path, record, claim, folder, about, False, resumed)
+        output = Output(path, record, claim, folder, about, resumed=left == record)
         with _given_up(output):
             yield output
 
@@ -309,15 +307,14 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
         there = store.exists(path) and not (store.is_folder(path) and not store.names(path))
         if there and (isinstance(store, LocalDisk) or claimed(path) is None):
             raise _foreign(path)
+    elif _is_made(path, record):
         return
-    if _is_made(path, record):
-        return
-    if not overwrite:
+    elif not overwrite:
         raise SpecError(
             f"{path} already holds {other(about, record)}: choose another output path, or replace it with --overwrite "
             "(overwrite=True in Python)"
         )
-    if about["format"] != record["format"]:
+    elif about["format"] != record["format"]:
         raise SpecError(
             f"{path} is a bigkpca {groups.named(about['format'])}, which a {groups.named(record['format'])} never "
             "replaces: choose another output path, or remove it yourself"
@@ -331,7 +328,7 @@ def _foreign(path: str) -> SpecError:
     )
 
 
-def _claim(path: str, record: Mapping[str, Any], note: Callable[[str], None]) -> bool:
+def _claim(path: str, record: Mapping[str, Any], note: Note) -> bool:
     """Claim a path on a local disk, where this run holds the lock: what other requests left is removed. Return whether
     a run of this request had claimed it."""
     store, before = store_of(path), _check_beside(path)
@@ -345,9 +342,7 @@ def _claim(path: str, record: Mapping[str, Any], note: Callable[[str], None]) ->
     return False
 
 
-def _claim_in_place(
-    store: ObjectStore, path: str, record: Mapping[str, Any], *, overwrite: bool, note: Callable[[str], None]
-) -> bool:
+def _claim_in_place(store: ObjectStore, path: str, record: Mapping[str, Any], *, overwrite: bool, note: Note) -> bool:
     """Claim a path of an object store, where the output is written in place; return whether a run of this request had
     claimed it.
 
@@ -454,11 +449,6 @@ def _removing(record: Mapping[str, Any]) -> bytes:
     return _content({**record, "removing": True})
 
 
-def _key(array: zarr.Array[Any], block: Block) -> str:
-    """The name of the file that holds a block, in the folder of the array."""
-    return array.metadata.encode_chunk_key((block.start // array.chunks[0], *[0] * (array.ndim - 1)))
-
-
 def output_path(path: AnyPath, *inputs: str | None) -> str:
     """The normalised path of an output: without a trailing slash, with `~` expanded and a link followed.
 
@@ -495,7 +485,10 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
         if any(store.exists(f"{folder}/{name}") for name in NODE_FILES):
             raise SpecError(f"{out} cannot be written: it would lie in {folder}, a folder of Zarr arrays")
         inner = folder
-    return not store.exists(out) or ours(head(out))
+    if not store.exists(out):
+        return True
+    with store.open(out) as file:
+        return ours(file.read(2000))
 
 
 def check_local(out: str) -> None:
@@ -504,22 +497,16 @@ def check_local(out: str) -> None:
         raise SpecError(f"{out}: reports and comparisons are written to local disks only: use a local path")
 
 
-def head(path: str) -> bytes:
-    """The first 2000 bytes of a file."""
-    with store_of(path).open(path) as file:
-        return file.read(2000)
-
-
 def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """What existing output with the record `there` is, as opposed to the requested output."""
+    """What existing output with the record `there`, which may be damaged, is, as opposed to the requested output."""
     what = groups.named(str(there.get("format", "output of another kind")))
     if there.get("format") != record["format"]:
         return f"a bigkpca {what}"
     for key in ("identity", "input"):
         rows, requested = there.get(key), record.get(key)
         if rows != requested and isinstance(rows, dict) and isinstance(requested, dict):
-            path, shape = rows.get("path"), rows.get("shape")  # of a record that may be damaged
-            if path and path == requested.get("path") and shape == requested.get("shape"):
+            path, shape = rows.get("path"), rows.get("shape")
+            if path and (path, shape) == (requested.get("path"), requested.get("shape")):
                 changed = rows.get("weights") == requested.get("weights")
                 return f"a {what} of {path} {'before it changed' if changed else 'with other sample weights'}"
             known = [path] if isinstance(path, str) else []

@@ -65,7 +65,7 @@ def _record(checks: Mapping[str, Check]) -> Check:
     return lambda value: isinstance(value, dict) and not wrong(value, checks)
 
 
-is_rows = _record(
+is_rows = _record(  # a fingerprint
     {
         "path": _optional(is_text),
         "shape": _is_shape,
@@ -73,18 +73,16 @@ is_rows = _record(
         "stamp": _optional(is_text),
     }
 )
-"""Whether it is the fingerprint of rows."""
+# The entries of manifests: of scores and reconstructed rows, of an output to which rows can be added, and of a dataset.
 OUTPUT: dict[str, Check] = {"model": is_text, "input": is_rows, "block_rows": is_count, "rows": is_count}
-"""The entries of the manifest of scores and reconstructed rows."""
 GROWING: dict[str, Check] = {"rows": is_count, "arrays": listed(is_name)}
-"""The entries of the manifest of an output to which rows can be added."""
 DATASET: dict[str, Check] = {
     "rows": is_count,
     "columns": is_count,
     "arrays": listed(is_str),
     "row_shape": listed(is_count),
 }
-"""The entries of the manifest of a dataset."""
+# What a dataset made from a table records about its columns.
 _COLUMN: dict[str, Check] = {
     "name": is_str,
     "kind": lambda value: value in ("number", "boolean", "date", "category", "characters"),
@@ -100,7 +98,7 @@ ENCODING: dict[str, Check] = {
     ),
     "columns": listed(lambda value: _record(_COLUMN)(value) and value.keys() == _COLUMN.keys()),
 }
-"""What the attribute of a dataset made from a table records about its columns."""
+# What a model records about its fit: at least, and at most.
 FITTED: dict[str, Check] = {
     "identity": is_rows,
     "spec": lambda value: isinstance(value, dict) and _optional(is_count)(value.get("block_rows")),
@@ -115,7 +113,6 @@ PROVENANCE: dict[str, Check] = {
     "bigkpca": is_text,
     "added": listed(lambda value: isinstance(value, dict) and _is_shape(value.get("shape"))),
 }
-"""What a model may record about its fit."""
 
 
 def wrong(record: Mapping[str, Any], checks: Mapping[str, Check], *, partial: bool = False) -> str | None:

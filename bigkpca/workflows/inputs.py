@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.hdf5 import HDF5Rows
 from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import ArrayRows, Rows
@@ -23,8 +22,8 @@ from bigkpca.storage import groups, models
 
 def check_unchanged(rows: Rows, before: dict[str, Any]) -> None:
     """Raise IncompleteError if the fingerprint of the rows is no longer `before`."""
-    if before["path"] is None:  # of an array in memory, or of what only Zarr or h5py reads
-        now = rows.fingerprint() if isinstance(rows, ZarrRows | HDF5Rows) else before
+    if before["path"] is None:  # of an array in memory, or of what only Zarr reads
+        now = rows.fingerprint() if isinstance(rows, ZarrRows) else before
     else:
         try:
             with warnings.catch_warnings():

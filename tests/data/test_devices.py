@@ -29,19 +29,8 @@ def test_names_of_devices():
         found = Device.named(name)
         assert (found.library, found.name, str(found)) == (library, device, shown)
         assert Device.named(str(found)) == found
-    for name in (
-        "",
-        "CUDA",
-        "cuda 1",
-        "cuda:",
-        "jax:cuda",
-        "torch",
-        "torch:",
-        "cuda:1:2",
-        ":1",
-        "cpu:1",
-        "torch:cpu:0",
-    ):
+    wrong = "", "cuda 1", "CUDA", "cuda:", "jax:cuda", "torch", "torch:", "cuda:1:2", ":1", "cpu:1", "torch:cpu:0"
+    for name in wrong:
         with pytest.raises(SpecError, match=f"device='{name}' is not the name of a device: use 'cuda' or 'cuda:1'"):
             Device.named(name)
 
@@ -82,28 +71,18 @@ def test_arrays_are_copied_and_tell_their_device():
     assert not np.shares_memory(np.asarray(placed), X)
     assert device_of(placed) == STRICT
     assert device_of(X) is None
-    for library, name, expected in (
-        ("torch", "cpu", None),
-        ("torch", "cuda:1", "cuda:1"),
-        ("cupy", "1", "cupy:cuda:1"),
-    ):
+    devices_of = ("torch", "cpu", None), ("torch", "cuda:1", "cuda:1"), ("cupy", "1", "cupy:cuda:1")
+    for library, name, expected in devices_of:
         kind = type("Imitation", (), {"__module__": f"{library}.part", "device": Where(name)})
         found = device_of(kind())
         assert (found and str(found)) == expected
 
 
-class Where:
+class Where(str):
     """A device as torch and CuPy show it."""
 
-    def __init__(self, name):
-        self.name, self.type = name, name.partition(":")[0]
-
-    def __str__(self):
-        return f"<CUDA Device {self.name}>" if self.name.isdecimal() else self.name
-
-    @property
-    def id(self):
-        return int(self.name)
+    type = property(lambda self: self.partition(":")[0])
+    id = property(int)
 
 
 class OutOfMemoryError(RuntimeError):
@@ -111,20 +90,18 @@ class OutOfMemoryError(RuntimeError):
 
 
 def test_errors_of_full_memory():
-    full = (OutOfMemoryError(), RuntimeError("CUDA error: out of memory"), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"))
-    assert all(map(is_out_of_memory, full))
-    assert not any(map(is_out_of_memory, (MemoryError(), RuntimeError("shapes differ"), ValueError("out of memory"))))
-
-
-class Tile:
-    """Something that takes memory."""
+    cuda = "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
+    for error in (OutOfMemoryError(), *map(RuntimeError, cuda)):
+        assert is_out_of_memory(error)
+    for error in (MemoryError(), RuntimeError("shapes differ"), ValueError("out of memory")):
+        assert not is_out_of_memory(error)
 
 
 def test_memory_that_is_full_ends_the_run_and_nothing_holds_what_was_there():
     tiles = []
 
     def full():
-        tile = Tile()
+        tile = np.zeros(9)
         tiles.append(weakref.ref(tile))
         raise OutOfMemoryError("2 GB were requested\nat length")
 

@@ -4,7 +4,6 @@ import sys
 from types import SimpleNamespace
 
 import dask.array as da
-import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -140,13 +139,3 @@ def test_attributes_of_fill_values(tmp_path):
                     open_rows(array)
             else:
                 np.testing.assert_array_equal(open_rows(array).block(0, 4), numbers)
-
-
-def test_packed_hdf5_is_left_to_xarray(tmp_path):
-    with h5py.File(tmp_path / "x.nc", "w") as file:
-        file["sst"] = X
-        file["sst"].attrs["_FillValue"] = [-999.0]
-        with pytest.raises(DataError, match=r"pass xarray\.open_dataset\('.*x\.nc'\)\['sst'\], which decodes them"):
-            open_rows(file["sst"])
-        file["sst"].attrs["_FillValue"] = [np.nan]
-        assert open_rows(file["sst"]).shape == X.shape

@@ -22,16 +22,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigkpca import KernelPCA
-from bigkpca.data.npy import NpyRows
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
 from tests.data.cases import case
-from tests.data.kinds import KINDS, X, in_chunks, in_memory_zarr
 from tests.helpers.lazy import refuse
-from tests.helpers.stores import as_npy
+from tests.helpers.stores import as_npy, as_zarr
+
+X = np.random.default_rng(0).normal(size=(103, 7))
+
+
+def in_chunks(folder, **options):
+    return as_zarr(folder, X, **{"chunks": (10, 4), "zarr_format": 3} | options)
+
+
+def as_group(folder, name):
+    path = str(folder / "group.zarr")
+    zarr.create_group(path).create_array(name, data=X, chunks=(10, 7))
+    return path
+
+
+def in_memory_zarr(values):
+    return zarr.create_array(zarr.storage.MemoryStore(), data=values, chunks=(10, 7))
+
+
+KINDS = {
+    "numpy": lambda folder: X,
+    "list": lambda folder: X.tolist(),
+    "pandas": lambda folder: pd.DataFrame(X),
+    "polars": lambda folder: pl.DataFrame(X),
+    "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
+    "zarr v3": in_chunks,
+    "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
+    "sharded zarr": lambda folder: in_chunks(folder, chunks=(10, 7), shards=(40, 7)),
+    "zarr object": lambda folder: zarr.open_array(in_chunks(folder), mode="r"),
+    "group with x": lambda folder: as_group(folder, "x"),
+    "group with one array": lambda folder: as_group(folder, "anything"),
+    "npy": lambda folder: as_npy(folder, X),
+    "Fortran npy": lambda folder: as_npy(folder, np.asfortranarray(X)),
+    "path object": lambda folder: Path(as_npy(folder, X)),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,14 +104,6 @@ def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
     assert all(np.shares_memory(tile, X) for tile in found)
 
 
-def test_images_are_flattened_row_by_row(tmp_path):
-    images = np.arange(5 * 3 * 4).reshape(5, 3, 4)
-    for order in (images, np.asfortranarray(images)):
-        rows = NpyRows.open(as_npy(tmp_path, order))
-        assert rows.row_shape == (3, 4)
-        np.testing.assert_array_equal(rows.block(1, 4), images[1:4].reshape(3, 12))
-
-
 def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
     path = Path(as_npy(tmp_path, X))
     rows, content = open_rows(path), path.read_bytes()
@@ -97,6 +121,7 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
         (b"", CorruptionError, r"stored\.npy is empty; restore it"),
         (b"not an array", DataError, r"stored\.npy is not a \.npy file"),
         (content.replace(b"(103, 7)", b"(-1, 7) "), DataError, r"is not a \.npy file: its shape is \(-1, 7\)"),
+        (content.replace(b"(103, 7), ", b"(103,7,1),"), DataError, r"has shape \(103, 7, 1\): .* bigkpca ingest .*npy"),
     ):
         path.write_bytes(left)
         with case(message), pytest.raises(IncompleteError, match="changed while it was being read"):
@@ -123,7 +148,17 @@ SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
 MAP = xr.Dataset({"u": (("y", "x"), [[1.0]])})
 
 
-def test_what_cannot_be_rows_is_refused():
+def test_what_cannot_be_rows_is_refused(tmp_path):
+    group, empty = zarr.create_group(str(tmp_path / "g.zarr")), zarr.create_group({})
+    for name in ("second", "first"):
+        group.create_array(name, data=X)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        stored = file.create_dataset("x", data=X)
+        for data in (file, stored):
+            with pytest.raises(SpecError, match=r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"):
+                KernelPCA(1).fit(data)
+        np.testing.assert_array_equal(open_rows(da.from_array(stored)).block(20, 50), X[20:50])
+    anndata = SimpleNamespace(X=X, obs=0, var=0)
     for data, error, message in (
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
@@ -135,16 +170,16 @@ def test_what_cannot_be_rows_is_refused():
         (np.zeros((2, 2), complex), DataError, "holds complex128 values"),
         (pl.LazyFrame({"a": [1.0]}), SpecError, r"a LazyFrame has no rows yet: pass the result of its collect\(\)"),
         (da.zeros(4), DataError, "two-dimensional"),
-        (
-            SimpleNamespace(X=X, obs=0, var=0),
-            SpecError,
-            r"an AnnData object .* matrices: pass one, as in X\.X or X\.lay",
-        ),
+        (anndata, SpecError, r"an AnnData object .* matrices: pass one, as in X\.X or X\.lay"),
         (SERIES, SpecError, r"arrays: pass one, as in X\['u'\], .* X\.to_array\('variable'\)\.transpose\('t', 'v"),
         (MAP, SpecError, r"X\.to_array\('variable'\)\.stack\(row=\['y', 'x'\]\)\.transpose\('row', 'variable'\)"),
         (xr.DataArray(np.zeros((5, 2, 3)), dims=("t", "y", "x")), DataError, r"X\.stack\(feature=\['y', 'x'\]\)"),
         (xr.DataArray(np.zeros(5), dims="t"), DataError, r"one column is X\.expand_dims\('feature', axis=1\)"),
         ("nowhere.zarr", SpecError, "nowhere.zarr does not exist"),
+        (group, SpecError, r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* as in group\['first'\]"),
+        (empty, SpecError, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
+        (["a.npy", "b.npy"], SpecError, r"a list of paths \('a\.npy', \.\.\.\): .* ingest FILE FILE .* --append adds"),
+        ((Path("a.npy"),), SpecError, r"one path, not a list of paths \('a\.npy'"),
     ):
         with case(message), pytest.raises(error, match=message):
             open_rows(data)
@@ -219,28 +254,13 @@ def test_files_that_other_libraries_open_are_refused_with_the_line_that_does(tmp
     xr.Dataset({"NAME": (("t", "c"), X)}).to_netcdf(tmp_path / "x.nc", engine="scipy")  # netCDF 3
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["NAME"] = X
-    for name, start in (("x.zarr.zip", "zarr.open("), ("x.nc", "xarray.open_dataset("), ("x.h5", "h5py.File(")):
+    for name, start in (("x.zarr.zip", "zarr.open("), ("x.nc", "xarray.open_data"), ("x.h5", "dask.array.from_array(")):
         with pytest.raises(SpecError, match=f"{name} is a file: pass an array in it, as in ") as refused:
             open_rows(tmp_path / name)
         line = str(refused.value).partition("as in ")[2]
         assert line.startswith(start)
-        rows = eval(line, {"zarr": zarr, "xarray": xr, "h5py": h5py})
+        rows = eval(line, {"zarr": zarr, "xarray": xr, "h5py": h5py, "dask": dask})
         np.testing.assert_array_equal(open_rows(rows).block(0, 103), X)
-
-
-@pytest.mark.parametrize("use", [open_rows, KernelPCA(1).fit])
-def test_groups_and_lists_of_paths_are_no_rows(use, tmp_path):
-    group, empty = zarr.create_group(str(tmp_path / "g.zarr")), zarr.create_group({})
-    for name in ("second", "first"):
-        group.create_array(name, data=X)
-    for data, message in (
-        (group, r"g\.zarr is a Zarr group of the arrays \['first', 'second'\], .* pass one .*, as in group\['first'\]"),
-        (empty, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
-        (["a.npy", "b.npy"], r"not a list of paths \('a\.npy', \.\.\.\): .* bigkpca ingest FILE FILE .* --append adds"),
-        ((Path("a.npy"),), r"one path, not a list of paths \('a\.npy'"),
-    ):
-        with case(message), pytest.raises(SpecError, match=message):
-            use(data)
 
 
 def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
@@ -264,24 +284,17 @@ def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
         assert open_rows(other).one_hot == ()
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([], "describes 0 columns, and has 3; ingest it again"),
-        ([{"kind": "number"}], "its encoding of columns is damaged; ingest it again"),
-        ("text", "its encoding of columns is damaged"),
-        (None, "its encoding of columns is damaged"),
-        ([{"name": "a", "kind": "category", "categories": 3, "length": 1}], "its encoding of columns is damaged"),
-    ],
-)
-def test_a_damaged_encoding_of_columns_is_named(columns, message, tmp_path):
+def test_a_damaged_encoding_of_columns_is_named(tmp_path):
     (tmp_path / "t.csv").write_text("a,kind\n1,u\n3,v\n")
     made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind").path
     group = zarr.open_group(made)
     about = group.attrs["bigkpca"]
-    group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}
-    with pytest.raises(CorruptionError, match=message):
-        open_rows(made)
+    category = {"name": "a", "kind": "category", "categories": 3, "length": 1}
+    for columns in ([], [{"kind": "number"}], "text", None, [category]):
+        group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}
+        message = "its encoding of columns is damaged" if columns != [] else "describes 0 columns, and has 3"
+        with case(columns), pytest.raises(CorruptionError, match=f"{message}; ingest it again"):
+            open_rows(made)
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():

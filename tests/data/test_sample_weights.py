@@ -90,16 +90,16 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     np.save(tmp_path / "x.npy", np.ones((100, 2)))
     np.save(tmp_path / "objects.npy", np.array([1, "a"], object))
     for name, message in (
-        ("w", "there is no array 'w': give the path of a .npy file or of a Zarr array"),
+        ("w", "there is no array 'w'; give the path of a .npy file or of a Zarr array"),
         (tmp_path / "none.npy", "there is no array"),
-        (tmp_path / "objects.npy", r"sample weights: .*objects\.npy holds object values"),
+        (tmp_path / "objects.npy", r"objects\.npy contains object: sample weights are numbers"),
         (tmp_path / "x.npy", r"x\.npy has shape \(100, 2\)"),
         ("s3://a/w.npy", r"s3://a/w\.npy: \.npy files are read only from local disks: copy it to one$"),
     ):
         with pytest.raises(SpecError, match=message):
             weighted(open_rows(tmp_path / "x.npy"), name)
     del group["sample_weight"], group["counts"]
-    with pytest.raises(SpecError, match=r"d\.zarr has no array with one number for each row"):
+    with pytest.raises(SpecError, match=r"'sample_weight'; .*d\.zarr has no array with one number for each row"):
         weighted(rows, "sample_weight")
 
 

@@ -31,13 +31,6 @@ KINDS = {
 }
 
 
-class Hidden(dict):
-    """Files by name, which failures do not show."""
-
-    def __repr__(self):
-        return "files"
-
-
 def bounded(action, megabytes=5):
     """Run `action`, which must take little memory, NumPy's included."""
     tracemalloc.start()

@@ -29,6 +29,7 @@ N, ROWS = 80, 32
 X = np.random.default_rng(0).normal(size=(200, 3))
 ARRAYS = {"x": NewArray(np.float32, (3,)), "far": NewArray(np.uint8, attributes={"a": 1})}
 NAMES = sorted(ARRAYS)
+ABOUT, BLOCKS = {"rows": N, "arrays": NAMES}, split(N, ROWS)
 INPUT = {"path": None, "shape": [80, 3], "dtype": "<f4", "stamp": "x"}
 RECORD = {"format": "reconstruction", "model": "m", "input": INPUT, "block_rows": ROWS}
 OTHER = RECORD | {"model": "n"}
@@ -45,19 +46,24 @@ def expected(rows, record=RECORD):
     return values(Block(0, 0, rows), record)["x"].astype("f4")
 
 
-def write(place, blocks, record):
+def write(place, blocks, record=RECORD):
     for block in blocks:
         place.write(block, values(block, record))
     place.check_written(blocks, NAMES)
+
+
+def fill(place, record=RECORD):
+    """All that a run does before it publishes."""
+    place.create(ARRAYS, N, ROWS)
+    write(place, BLOCKS, record)
 
 
 def make(path, record=RECORD, **how):
     """Make an output; whether there was anything to do."""
     with output.opened(path, record, **{"overwrite": False} | how) as place:
         if not place.done:
-            place.create(ARRAYS, N, ROWS)
-            write(place, split(N, ROWS), record)
-            place.publish({"rows": N, "arrays": NAMES})
+            fill(place, record)
+            place.publish(ABOUT)
         return not place.done
 
 
@@ -110,12 +116,7 @@ def test_an_output_is_made_once_and_opens_as_it_is(root):
 # What is there before a run, the run, and the rows and the request that readers find before and after it.
 RUNS = {
     "new": (lambda path: None, make, None, (N, RECORD)),
-    "replaced": (
-        lambda path: make(path, OTHER),
-        lambda path: make(path, overwrite=True),
-        (N, OTHER),
-        (N, RECORD),
-    ),
+    "replaced": (lambda path: make(path, OTHER), lambda path: make(path, overwrite=True), (N, OTHER), (N, RECORD)),
     "grown": (make, lambda path: grow(path, 150), (N, RECORD), (150, RECORD)),
 }
 
@@ -208,8 +209,8 @@ def test_what_others_put_at_a_path_or_beside_it_is_never_replaced(put, root):
         assert files(path) == before
 
 
-def test_what_others_put_beside_an_output_stays_when_it_is_done(root):
-    path = f"{root}/o.zarr"
+def test_what_others_put_beside_an_output_stays_when_it_is_done_and_links_are_not_followed(root, tmp_path):
+    path, theirs_too = f"{root}/o.zarr", tmp_path / "theirs"
     make(path)
     theirs(f"{path}.partial")
     assert not make(path)
@@ -217,14 +218,11 @@ def test_what_others_put_beside_an_output_stays_when_it_is_done(root):
         with pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
             add()
     assert files(path)["o.zarr.partial/mine.txt"] == b"mine"
-
-
-def test_a_link_beside_an_output_is_not_followed(tmp_path):
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "o.zarr.partial").symlink_to(tmp_path / "theirs")
+    theirs_too.mkdir()
+    (tmp_path / "p.zarr.partial").symlink_to(theirs_too)
     with pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
-        make(f"{tmp_path}/o.zarr")
-    assert not list((tmp_path / "theirs").iterdir())
+        make(f"{tmp_path}/p.zarr")
+    assert not list(theirs_too.iterdir())
 
 
 def test_what_appears_at_a_path_during_a_run_is_not_replaced(tmp_path):
@@ -235,16 +233,15 @@ def test_what_appears_at_a_path_during_a_run_is_not_replaced(tmp_path):
         (lambda path: shutil.copytree(f"{tmp_path}/other.zarr", path), "already holds .* made with other options"),
     ):
         with output.opened(path, RECORD, overwrite=False) as place:
-            place.create(ARRAYS, N, ROWS)
-            write(place, split(N, ROWS), RECORD)
+            fill(place)
             put(path)
             before = tree_bytes(path)
             with pytest.raises(SpecError, match=message):
-                place.publish({"rows": N, "arrays": NAMES})
+                place.publish(ABOUT)
         assert tree_bytes(path) == before
         shutil.rmtree(path)
     with output.opened(path, RECORD, overwrite=False) as place:
-        assert place.missing(split(N, ROWS), NAMES) == []
+        assert place.missing(BLOCKS, NAMES) == []
     make(path)
     check(path)
 
@@ -278,11 +275,11 @@ def test_two_runs_of_one_request_at_once_make_the_same_output(bucket):
     with output.opened(path, RECORD, overwrite=False) as first, output.opened(path, RECORD, overwrite=False) as second:
         for place in (first, second):
             place.create(ARRAYS, N, ROWS)
-        write(first, split(N, 2 * ROWS), RECORD)
-        write(second, split(N, ROWS), RECORD)
-        second.publish({"rows": N, "arrays": NAMES})
+        write(first, split(N, 2 * ROWS))
+        write(second, BLOCKS)
+        second.publish(ABOUT)
         first.create(ARRAYS, 0, ROWS)  # which finds what there is
-        for late in (lambda: first.write(Block(0, 0, ROWS), {}), lambda: first.publish({"rows": N, "arrays": NAMES})):
+        for late in (lambda: first.write(Block(0, 0, ROWS), {}), lambda: first.publish(ABOUT)):
             with pytest.raises(LockedError, match="another run took over"):
                 late()
     check(path)
@@ -309,7 +306,7 @@ def test_another_request_is_refused_in_an_object_store_until_it_overwrites(bucke
         for write_late in (
             lambda: place.write(Block(1, 32, 64), values(Block(1, 32, 64), RECORD)),
             place.check_claim,
-            lambda: place.publish({"rows": N, "arrays": NAMES}),
+            lambda: place.publish(ABOUT),
         ):
             with pytest.raises(LockedError, match="another run took over"):
                 write_late()
@@ -340,11 +337,10 @@ def test_what_is_published_while_another_request_starts_is_not_removed(bucket, p
     """The second finds the first unfinished, and then finished."""
     path, check_beside = f"{bucket}/o.zarr", output._check_beside
     with output.opened(path, RECORD, overwrite=False) as place:
-        place.create(ARRAYS, N, ROWS)
-        write(place, split(N, ROWS), RECORD)
+        fill(place)
 
         def late(path):
-            place.publish({"rows": N, "arrays": NAMES})
+            place.publish(ABOUT)
             return check_beside(path)
 
         patch.setattr(output, "_check_beside", late)
@@ -435,8 +431,7 @@ def test_what_a_power_failure_left_is_made_again(tmp_path, steps):
     path = f"{tmp_path}/o.zarr"
     for damage in ("x/c/0/0", "far/c/2", "x/zarr.json", "zarr.json", "x/c/1/0"):
         with output.opened(path, RECORD, overwrite=False) as place:
-            place.create(ARRAYS, N, ROWS)
-            write(place, split(N, ROWS), RECORD)
+            fill(place)
         Path(f"{path}.partial/group/{damage}").write_bytes(b"")
         with case(damage):
             make(path)
@@ -445,17 +440,16 @@ def test_what_a_power_failure_left_is_made_again(tmp_path, steps):
 
 
 def test_blocks_that_were_written_but_are_not_there_are_missed(root):
-    path, blocks = f"{root}/o.zarr", split(N, ROWS)
+    path = f"{root}/o.zarr"
     with output.opened(path, RECORD, overwrite=False) as place:
-        place.create(ARRAYS, N, ROWS)
-        write(place, blocks, RECORD)
+        fill(place)
         store_of(path).remove_file(f"{place.folder}/far/c/2")
-        assert place.missing(blocks, NAMES) == [blocks[2]]
+        assert place.missing(BLOCKS, NAMES) == [BLOCKS[2]]
         message = (
             r"o\.zarr: 1 of 3 blocks were written but are missing, the first with rows 64 to 79: make sure that all"
         )
         with pytest.raises(IncompleteError, match=message):
-            place.check_written(blocks, NAMES)
+            place.check_written(BLOCKS, NAMES)
 
 
 def test_nothing_is_added_to_what_names_no_rows_or_leads_elsewhere(tmp_path):

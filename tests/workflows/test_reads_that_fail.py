@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import zarr
 from distributed import Client, LocalCluster
 from zarr.codecs import BloscCodec
@@ -55,11 +54,6 @@ def zarr_array(version, **options):
     return write
 
 
-def sparse(at, values):
-    small = np.abs(values) <= 1.5 * np.abs(values).mean(axis=0)
-    sp.save_npz(at / "x.npz", sp.csr_array(np.where(small, 0, values)))
-
-
 def features(at, values):
     """The scores of rows."""
     dataset(at, values)
@@ -74,10 +68,8 @@ INPUTS = {
     "zarr 2": zarr_array(2, chunks=(BLOCK, COLUMNS)),
     "sharded": zarr_array(3, chunks=(BLOCK // 2, COLUMNS), shards=(BLOCK, COLUMNS), compressors=BloscCodec()),
     "npy": lambda at, values: np.save(at / "x.npy", values),
-    "npz": sparse,
     "features": features,
 }
-SINGLE = ("npy", "npz")  # one file: at its first read another one is another input
 
 
 # Commands
@@ -243,7 +235,7 @@ def check(scene, name, most=1, faults=FAULTS):
     """Let every fault happen at so many reads, one after the other."""
     command, happened = COMMANDS[name], []
     for turn, what in enumerate(faults, 2):
-        first = 2 if scene.kind in SINGLE and what in (*DAMAGE, "ENOENT always") else 1
+        first = 2 if scene.kind == "npy" and what in (*DAMAGE, "ENOENT always") else 1
         happened += [scene.fail(command, what, at) for at in chosen(first, scene.wanted(command)[1], most, turn)]
     assert any(happened)
 

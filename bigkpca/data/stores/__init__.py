@@ -1,8 +1,7 @@
 """Stores: local disks and object stores, which hold files at paths; `/` separates the names in a path.
 
 All of bigkpca reads and writes stored data through their operations, except files of other formats that `ingest` and
-labels read, and zip archives. Both have the same ones, but only a disk can `move`, and only an object store can `claim`
-and `swap`.
+labels read, and zip archives. Only a disk can `move`, and only an object store can `claim` and `swap`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 from bigkpca.data.stores.base import (
     MOST_JSON_BYTES,
     NODE_FILES,
+    PARTIAL,
     SCHEMES,
     AnyPath,
     StoredFile,
@@ -28,7 +28,7 @@ from bigkpca.data.stores.base import (
 )
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.errors import SpecError
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",
@@ -37,6 +37,7 @@ __all__ = [
     "LocalDisk",
     "ObjectStore",
     "StoredFile",
+    "absent",
     "expanded",
     "is_path",
     "is_url",
@@ -63,8 +64,14 @@ def store_of(path: str) -> LocalDisk | ObjectStore:
 
 
 def is_path(data: Any) -> TypeGuard[AnyPath]:
-    """Whether `data` is a path."""
     return isinstance(data, str | os.PathLike)
+
+
+def absent(path: str, message: str) -> BigKPCAError:
+    """The error for what is not at `path`: an IncompleteError if a run has not finished it."""
+    if store_of(path).exists(path + PARTIAL):
+        return IncompleteError(f"{path} is not finished: run the command that makes it again")
+    return SpecError(message)
 
 
 def expanded(path: AnyPath) -> str:
@@ -78,9 +85,6 @@ def expanded(path: AnyPath) -> str:
     if separator:
         return f"{scheme}://{rest.rstrip('/')}"
     return os.path.expanduser(given.rstrip("/") or given)
-
-
-# JSON files are read defensively.
 
 
 def read_json(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Local disks: every operation of a store, against what the file system says."""
+"""Local disks: what test_objects.py does not compare with object stores, against what the file system says."""
 
 import errno
 import fcntl
@@ -15,6 +15,7 @@ import zarr
 from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import IncompleteError, LockedError, SpecError
+from tests.data.cases import case
 from tests.helpers.disks import mounted
 
 DISK = LocalDisk()
@@ -61,32 +62,38 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
-    path = tmp_path / "a" / "b" / "0"
-    DISK.make_folder(str(path.parent))
-    for content in (b"one", b"two"):
-        DISK.write(str(path), content)
-        assert path.read_bytes() == content
+    path, victim = tmp_path / "a.csv", tmp_path / "victim"
+    victim.write_bytes(b"of somebody else")
+    partial = tmp_path / "a.csv.partial"
+    for left in (
+        lambda: partial.write_bytes(b"of a killed write, and longer"),
+        lambda: partial.symlink_to(victim),
+        lambda: partial.hardlink_to(victim),
+    ):
+        left()
+        with DISK.writing(str(path)) as file:
+            file.write(b"one")
+            assert not path.exists()
+        assert path.read_bytes() == b"one"
+        path.unlink()
+    DISK.write(str(path), b"old")
     for step in ("replace", "fsync"):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, full)
             with pytest.raises(OSError, match="full"):
                 DISK.write(str(path), b"three")
-        assert path.read_bytes() == b"two"
-        assert [file.name for file in path.parent.iterdir()] == ["0"]
+    with pytest.raises(TypeError, match="bytes-like"), DISK.writing(str(path)) as file:
+        file.write("two")
+    assert path.read_bytes() == b"old"
+    assert victim.read_bytes() == b"of somebody else"
+    assert sorted(DISK.names(str(tmp_path))) == ["a.csv", "victim"]
 
 
-def test_sync_removes_what_killed_writes_left(tmp_path):
-    root = folder(tmp_path / "a", x=b"1")
-    folder(tmp_path / "a" / "c", **{"0.partial": b"12"})
-    folder(tmp_path / "a" / "mine.partial", y=b"3")
-    DISK.sync(root)
-    assert set(DISK.files(root)) == {"x", "mine.partial/y"}
-
-
-def test_sync_forces_every_file_and_folder_to_disk(tmp_path, monkeypatch):
+def test_sync_forces_everything_to_disk_and_removes_what_killed_writes_left(tmp_path, monkeypatch):
     root = folder(tmp_path / "a", x=b"1", y=b"2")
+    folder(tmp_path / "a" / "mine.partial", y=b"3")
     for number in range(300):
-        folder(tmp_path / "a" / "c" / str(number), **{"0": b"12"})
+        folder(tmp_path / "a" / "c" / str(number), **{"0": b"12", "0.partial": b"1"})
     synced, real = [], os.fsync
 
     def fsync(handle):
@@ -96,6 +103,7 @@ def test_sync_forces_every_file_and_folder_to_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     DISK.sync(root)
     assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path / "a", *(tmp_path / "a").rglob("*")))
+    assert [name for name in DISK.files(root) if "partial" in name] == ["mine.partial/y"]
 
 
 def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
@@ -140,7 +148,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken(tmp_path, monkeyp
             pass
 
 
-def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+def test_a_system_or_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     def without(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -148,69 +156,33 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
     message = r"bigkpca-lock cannot be locked \(No locks available\): choose an output path on another file system"
     with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
         pass
-
-
-def test_a_folder_or_a_link_at_a_lock_is_refused(tmp_path):
-    folder(tmp_path / "elsewhere")
-    lock = tmp_path / "out.zarr.bigkpca-lock"
-    for plant in (lambda: lock.symlink_to(tmp_path / "elsewhere" / "new.txt"), lock.mkdir):
-        plant()
-        message = r"out\.zarr cannot be written, since .*out\.zarr\.bigkpca-lock cannot be created"
-        with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
-            pass
-        if not lock.is_dir():
-            lock.unlink()
-    assert DISK.names(str(tmp_path / "elsewhere")) == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
-def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_what_cannot_be_created(tmp_path):
-    for path, lost, why in (
-        ("/proc/out.zarr", "/proc/out.zarr.bigkpca-lock", "No such file or directory"),
-        ("/proc/new/out.zarr", "/proc/new", "No such file or directory"),
-        (f"{tmp_path}/{'x' * 300}/out.zarr", f"{tmp_path}/{'x' * 300}", "File name too long"),
-    ):
-        message = f"^{path} cannot be written, since {lost} cannot be created [(]{why}[)]: choose another path"
-        with pytest.raises(SpecError, match=message), DISK.writer(path):
-            pass
-
-
-def test_an_output_on_a_disk_that_is_read_only_is_refused_with_its_own_name(tmp_path):
-    with mounted("ro", tmp_path / "disk") as disk, pytest.raises(SpecError) as refused, DISK.writer(f"{disk}/out.zarr"):
-        pass
-    assert f"{disk}/out.zarr cannot be written, since {disk}/out.zarr.bigkpca-lock cannot be created (Read-only" in str(
-        refused.value
-    )
-
-
-def test_a_system_without_locks_is_told_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local")
     with pytest.raises(ImportError, match="runs on Linux and macOS: it locks outputs with flock, which this system"):
         importlib.import_module("bigkpca.data.stores.local")
 
 
-def test_a_file_that_is_written_piece_by_piece_appears_whole_or_not_at_all(tmp_path):
-    path, victim = tmp_path / "a.csv", tmp_path / "victim"
-    victim.write_bytes(b"of somebody else")
-    partial = tmp_path / "a.csv.partial"
-    for left in (
-        lambda: partial.write_bytes(b"of a killed write, and longer"),
-        lambda: partial.symlink_to(victim),
-        lambda: partial.hardlink_to(victim),
-    ):
-        left()
-        with DISK.writing(str(path)) as file:
-            file.write(b"one")
-            assert not path.exists()
-        assert path.read_bytes() == b"one"
-        path.unlink()
-    path.write_bytes(b"old")
-    with pytest.raises(TypeError, match="bytes-like"), DISK.writing(str(path)) as file:
-        file.write("two")
-    assert path.read_bytes() == b"old"
-    assert victim.read_bytes() == b"of somebody else"
-    assert sorted(DISK.names(str(tmp_path))) == ["a.csv", "victim"]
+def refused(path, lost, why):
+    """An output at a path is refused since what its run creates first cannot be created."""
+    message = rf"^{path} cannot be written, since {lost} cannot be created [(]{why}.*[)]: choose another path"
+    with case(path), pytest.raises(SpecError, match=message), DISK.writer(path):
+        pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
+def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_what_cannot_be_created(tmp_path):
+    refused("/proc/out.zarr", "/proc/out.zarr.bigkpca-lock", "No such file or directory")
+    refused("/proc/new/out.zarr", "/proc/new", "No such file or directory")
+    refused(f"{tmp_path}/{'x' * 300}/out.zarr", f"{tmp_path}/{'x' * 300}", "File name too long")
+    elsewhere, lock = folder(tmp_path / "elsewhere"), tmp_path / "out.zarr.bigkpca-lock"
+    lock.symlink_to(f"{elsewhere}/new.txt")
+    refused(f"{tmp_path}/out.zarr", lock, "Too many levels of symbolic links")
+    lock.unlink()
+    lock.mkdir()
+    refused(f"{tmp_path}/out.zarr", lock, "Is a directory")
+    assert DISK.names(elsewhere) == []
+    with mounted("ro", tmp_path / "disk") as disk:
+        refused(f"{disk}/out.zarr", f"{disk}/out.zarr.bigkpca-lock", "Read-only")
 
 
 def test_a_folder_is_put_in_the_place_of_another_which_is_kept_aside(tmp_path):
