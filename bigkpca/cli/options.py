@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bigkpca.cli.command import option, verbose_option
-from bigkpca.data.stores import expanded, store_of
+from bigkpca.data.stores import expanded
 from bigkpca.errors import SpecError
 from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import landmarks_of_file, unused
@@ -55,27 +55,6 @@ array_option = option(
 )
 
 
-def certificates(command: Command) -> Command:
-    """Options for the certificates of a cluster at tls://..., which override settings of Dask's configuration."""
-
-    def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
-        if path is None:
-            return
-        flag = parameter.opts[0]
-        if not store_of(path).exists(path):
-            raise SpecError(f"{flag} {path} does not exist")
-        import dask.config
-
-        setting = {"--tls-ca": "ca-file", "--tls-cert": "client.cert", "--tls-key": "client.key"}[flag]
-        dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
-
-    about: dict[str, Any] = {"type": PATH, "metavar": "FILE", "expose_value": False, "callback": configure}
-    about |= {"unset": "from Dask's configuration"}
-    command = option("--tls-key", **about, help="Key of the client certificate.")(command)
-    command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
-    return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
-
-
 timeout_option = option(
     "--timeout",
     metavar="TIME",
@@ -107,7 +86,6 @@ def running(command: Command) -> Command:
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
         workers_option,
-        certificates,
         scheduler_option,
     ):
         command = each(command)

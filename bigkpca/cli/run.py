@@ -10,7 +10,7 @@ import click
 
 from bigkpca.cli.command import command
 from bigkpca.cli.log_lines import write_json_lines
-from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
+from bigkpca.cli.options import PATH, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.output import aligned, show
 from bigkpca.execution.progress import ShownProgress
 
@@ -26,7 +26,6 @@ from bigkpca.execution.progress import ShownProgress
 @workers_option
 @scheduler_option
 @json_option
-@certificates
 @common
 def run(job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.

@@ -29,7 +29,7 @@ from bigkpca.execution.graph import Key, Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
-from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
+from bigkpca.execution.workers import known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -139,7 +139,9 @@ class Engine:
         if device is not None and self.client is None:
             device.check()
         elif device is not None and device != self.device and self.client is not None:
-            check_devices(self.client, self.timeout, device)
+            workers = known_workers(self.client, self.timeout)
+            gpus = [address for address, worker in workers.items() if "GPU" in worker["resources"]]
+            on_workers(self.client, self.timeout, device.check, workers=gpus)  # all, if none declares a GPU
         return replace(self, device=device)
 
     def placed(self, value: Any) -> Any:
