@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import page, peers, suite
-from benchmarks.common import Eigenpairs, child, mnist, repeated_digits
+from benchmarks.common import Eigenpairs
 from benchmarks.peers import Comparison, Run, Side
 from benchmarks.results import Results, Table, Target
-from benchmarks.sources import complexity, error_bounds
+from benchmarks.sources import error_bounds
 from benchmarks.suite import CENTRAL, FURTHER, Outcome
 from bigkpca import KernelPCA, kernels
 from tests.helpers.files import ROOT, shared_file
@@ -133,26 +133,6 @@ def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed(tmp
     assert {"processor", "cores", "memory", "system", "Python", "BLAS", "commit", "date", "dask"} <= {*page.described()}
 
 
-def test_a_process_that_fails_says_so(capfd):
-    with pytest.raises(RuntimeError, match="a process of the benchmark ended with exit code 1"):
-        child("raise ValueError('broken')")
-    assert "broken" in capfd.readouterr().err
-
-
-def test_repeated_digits_are_the_same_in_parts_and_shifted_in_each_copy():
-    shared_file("mnist", "train-images-idx3-ubyte.gz")
-    found, digits = repeated_digits(59_990, 20), mnist()
-    np.testing.assert_array_equal(found[:10], digits[-10:])
-    shifted = np.roll(digits[:10].reshape(-1, 28, 28), 1, axis=1).reshape(10, 784)
-    np.testing.assert_array_equal(found[10:], shifted)
-
-
-def test_the_smallest_size_that_is_as_accurate_is_chosen():
-    errors = {400: 0.03, 500: 0.02, 800: 0.021, 1000: 0.01}
-    for error, size in {0.021: 500, 0.02: 1000, 0.019: 1000, 0.009: None, 0.04: 400}.items():
-        assert peers.smallest_as_accurate(error, errors) == size
-
-
 def test_the_smallest_cosine_is_that_of_the_largest_angle_between_spans_however_scores_are_mixed_and_scaled():
     rng, angle = np.random.default_rng(0), 0.3
     axes, _ = np.linalg.qr(rng.normal(size=(40, 4)))
@@ -238,8 +218,3 @@ def test_errors_of_a_small_example_are_those_of_dense_matrices():
     assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
 
 
-def test_the_exponent_of_the_growth_is_without_what_does_not_grow():
-    sizes = [1.0, 4.0, 16.0, 64.0]
-    for power in (0.5, 1.0, 2.0):
-        assert complexity.of_growth(sizes, [7 + 2 * n**power for n in sizes]) == pytest.approx(power)
-    assert complexity.of_growth(sizes, [3.0, 3.0, 2.9, 3.5]) is None

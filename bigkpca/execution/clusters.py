@@ -60,13 +60,14 @@ def open_engine(
     IncompleteError for a scheduler that does not answer, and if no worker appears within `timeout` seconds. Warns
     UnlikeWorkersWarning.
     """
-    if scheduler and workers:
+    if scheduler is not None and workers:
         raise SpecError("specify a scheduler address or a number of workers, not both")
-    current = None if scheduler or workers else _current_client()
-    # In a task, a pass on the cluster of its worker would wait for that worker.
-    if not (scheduler or workers) and current is None and worker_here() is None:
-        scheduler = configured_scheduler()
-    if scheduler:
+    current = None
+    if scheduler is None and not workers:
+        current = _current_client()
+        if current is None and worker_here() is None:  # a task's own pass would wait for its worker
+            scheduler = configured_scheduler()
+    if scheduler is not None:
         with dask.config.set(_settings()), connect(scheduler, timeout) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
             compare_workers(client, timeout)
