@@ -156,12 +156,12 @@ def _known(error: Exception) -> Exception:
 
 
 def _leave(ctx: click.Context, error: Exception) -> None:
-    from bigkpca.execution.progress import json_line, stderr
+    from bigkpca.execution.progress import print_json, stderr
 
     (exit_code, message), verbose = outcome(error), ctx.meta.get(_VERBOSE)
     if ctx.meta.get(JSON_LINES):
         more = {} if isinstance(error, BigKPCAError) and not verbose else {"traceback": traceback.format_exc()}
-        stderr().print(json_line(message=message, exit_code=exit_code, **more), markup=False)
+        print_json(message=message, exit_code=exit_code, **more)
     else:
         if verbose:
             traceback.print_exc()

@@ -119,6 +119,11 @@ class ShownProgress(Progress):
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
 
 
+def print_json(**values: Any) -> None:
+    """One JSON object on a line of stderr."""
+    stderr().print(json_line(**values), markup=False)
+
+
 def json_line(**values: Any) -> str:
     """A line of a log: the time, and these values."""
     return json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **values})
