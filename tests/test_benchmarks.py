@@ -178,5 +178,3 @@ def test_errors_of_a_small_example_are_those_of_dense_matrices():
     )
     assert lines["columns, |KK' - (n/l) CC'|_F"][0] == pytest.approx(np.linalg.norm(K @ K - 10 * C @ C.T))
     assert all(ours is None or found <= ours <= bound for found, ours, bound, *_ in lines.values())
-
-

@@ -88,5 +88,3 @@ def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads
         reads[:] = 0
         view(model, dataset).compute(scheduler="synchronous")
         assert set(reads) == {1}
-
-

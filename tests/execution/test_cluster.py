@@ -52,11 +52,10 @@ def named(function, count, *arguments):
     return [Task(function, (i, *arguments), 10, f"rows {10 * i} to {10 * i + 9}") for i in range(count)]
 
 
-def refused(error, message, scheduler, timeout=60, work=None):
+def refused(error, message, scheduler, timeout=60, work=lambda engine: None):
     """The engine of a scheduler, or `work` with it, ends with this error."""
     with pytest.raises(error, match=message), open_engine(scheduler, timeout=timeout) as engine:
-        if work:
-            work(engine)
+        work(engine)
 
 
 @pytest.fixture
