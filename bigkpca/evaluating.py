@@ -12,7 +12,7 @@ from bigkpca.errors import Array, SpecError, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.passes import read_rows
-from bigkpca.execution.plan import check_plans, plan_evaluate
+from bigkpca.execution.plan import check_arrays, evaluation_bytes
 from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.evaluation import Evaluation, evaluation
 from bigkpca.numerics.features import shifted_rows
@@ -51,7 +51,7 @@ def evaluate_rows(
             f"evaluate holds the Gram matrix of at most {EXACT_MOST_ROWS} landmarks, but this model keeps "
             f"{features.size} rows: see the residual of every component in its certificate"
         )
-    check_plans(lambda threads: plan_evaluate(rows, model, sample, threads), engine, limit, _REMEDY)
+    check_arrays(lambda _: evaluation_bytes(rows, model, sample), engine, limit, _REMEDY)
     numbers = np.sort(random_stream(seed, PROBES).choice(n, sample, replace=False))
     X = read_rows(rows, numbers, engine)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):

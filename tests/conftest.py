@@ -55,12 +55,6 @@ def digits():
 
 
 @pytest.fixture(scope="session")
-def one_process():
-    with open_engine(workers=1) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="session")
 def two_processes():
     with open_engine(workers=2) as engine:
         yield engine

@@ -47,24 +47,6 @@ array_option = option(
 )
 
 
-def certificates(command: Command) -> Command:
-    """Options for the certificates of a cluster at tls://..., which override settings of Dask's configuration."""
-
-    def configure(_: click.Context, parameter: click.Parameter, path: str | None) -> None:
-        if path is None:
-            return
-        import dask.config
-
-        setting = {"tls_ca": "ca-file", "tls_cert": "client.cert", "tls_key": "client.key"}[str(parameter.name)]
-        dask.config.set({f"distributed.comm.tls.{setting}": path, "distributed.comm.require-encryption": True})
-
-    about: dict[str, Any] = {"type": _Path(exists=True), "metavar": "FILE", "show_default": "from Dask's configuration"}
-    about |= {"expose_value": False, "callback": configure}
-    command = option("--tls-key", **about, help="Key of the client certificate.")(command)
-    command = option("--tls-cert", **about, help="Client certificate, for a scheduler at tls://...")(command)
-    return option("--tls-ca", **about, help="Certificate of the authority, for a scheduler at tls://...")(command)
-
-
 timeout_option = option(
     "--timeout",
     metavar="TIME",
@@ -96,7 +78,6 @@ def running(command: Command) -> Command:
         memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
         timeout_option,
         workers_option,
-        certificates,
         scheduler_option,
     ):
         command = each(command)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from bigkpca.cli.command import JSON_LINES, command
-from bigkpca.cli.options import PATH, certificates, common, json_option, memory_option, scheduler_option, workers_option
+from bigkpca.cli.options import PATH, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.output import aligned, show
 from bigkpca.execution.progress import ShownProgress
 
@@ -25,7 +25,6 @@ from bigkpca.execution.progress import ShownProgress
 @workers_option
 @scheduler_option
 @json_option
-@certificates
 @common
 @click.pass_context
 def run(ctx: click.Context, /, job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import click
 
 from bigkpca.cli.command import command, option, outcome, verbose_option
-from bigkpca.cli.options import PATH, certificates, json_option, scheduler_option
+from bigkpca.cli.options import PATH, json_option, scheduler_option
 from bigkpca.cli.output import aligned
 from bigkpca.data.stores import store_of
 from bigkpca.errors import BigKPCAError, SpecError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 )
 @option("--name", metavar="NAME", show_default="the command and a number", help="Name shown by `bigkpca jobs`.")
 @click.option("--wait", is_flag=True, help="Show the output of the command, and exit with its exit code.")
-@certificates
 @scheduler_option
 @verbose_option
 @click.argument("words", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -60,7 +59,6 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
 )
 @option("--wait", metavar="NAME", help="Show the output of a command, and exit with its exit code.")
 @json_option
-@certificates
 @scheduler_option
 @verbose_option
 def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:

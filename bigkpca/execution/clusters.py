@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 60.0
 
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Processes that are spawned meanwhile do not import the main module of the program, which would run again in each
-    of them, and start its own processes. Objects defined there still reach workers, since they are pickled by value."""
-    known = vars(sys.modules["__main__"])
-    hidden = {name: known.pop(name) for name in ("__file__", "__spec__") if known.get(name) is not None}
-    known["__spec__"] = None
-    try:
-        yield
-    finally:
-        known.update(hidden)
-
-
 # A run that streams blocks needs other settings than Dask's. They apply to clusters started here, unless the user's
 # configuration overrides them; docs/clusters.md lists them for other clusters.
 _SETTINGS = {
@@ -54,14 +40,12 @@ _SETTINGS = {
     "distributed.worker.memory.spill": False,
     "distributed.worker.memory.pause": False,
 }
-
-
-def _settings() -> dict[str, Any]:
-    """bigkpca's settings, without those that the user has changed."""
-    import distributed  # noqa: F401  # whose defaults join those of Dask
-
-    defaults = dask.config.merge(*dask.config.defaults)
-    return {key: own for key, own in _SETTINGS.items() if dask.config.get(key) == dask.config.get(key, config=defaults)}
+_TLS = (
+    "set distributed.comm.tls.ca-file, distributed.comm.tls.client.cert and distributed.comm.tls.client.key in Dask's "
+    "configuration to files in PEM format"
+)
+# A worker that is closed may complain of closed connections.
+_QUIET = "import logging; logging.getLogger('tornado.application').setLevel(logging.CRITICAL)"
 
 
 @contextmanager
@@ -76,26 +60,29 @@ def open_engine(
     IncompleteError for a scheduler that does not answer, and if no worker appears within `timeout` seconds. Warns
     UnlikeWorkersWarning.
     """
-    if scheduler and workers:
+    if scheduler is not None and workers:
         raise SpecError("specify a scheduler address or a number of workers, not both")
-    if scheduler:
+    current = None
+    if scheduler is None and not workers:
+        current = _current_client()
+        if current is None and worker_here() is None:  # a task's own pass would wait for its worker
+            scheduler = configured_scheduler()
+    if scheduler is not None:
         with dask.config.set(_settings()), connect(scheduler, timeout) as client:
             progress.note(f"running on {scheduler}, dashboard {client.dashboard_link}")
-            yield _on_client(client, timeout, progress)
+            compare_workers(client, timeout)
+            yield Engine(client=client, timeout=timeout, progress=progress)
     elif workers:
         with dask.config.set(_settings()), _local_cluster(workers, timeout) as client:
             yield Engine(client=client, timeout=timeout, progress=progress)
-    elif (current := _current_client()) is not None:
-        yield _on_client(current, timeout, progress)
-    elif worker_here() is None and (address := configured_scheduler()):  # a task's own pass would wait for its worker
-        with open_engine(address, timeout=timeout, progress=progress) as engine:
-            yield engine
     else:
-        yield Engine(timeout=timeout, progress=progress)
+        if current is not None:
+            compare_workers(current, timeout)
+        yield Engine(client=current, timeout=timeout, progress=progress)
 
 
 def configured_scheduler() -> str | None:
-    """The address in Dask's configuration, which DASK_SCHEDULER_ADDRESS sets; None without one."""
+    """The address in Dask's configuration, which DASK_SCHEDULER_ADDRESS sets."""
     address: str | None = dask.config.get("scheduler-address", None)
     return address or None
 
@@ -109,6 +96,14 @@ def _current_client() -> Client | None:
     with suppress(ValueError):
         return Client.current(allow_global=worker_here() is None)
     return None
+
+
+def _settings() -> dict[str, Any]:
+    """bigkpca's settings, without those that the user has changed."""
+    import distributed  # noqa: F401  # whose defaults join those of Dask
+
+    defaults = dask.config.merge(*dask.config.defaults)
+    return {key: own for key, own in _SETTINGS.items() if dask.config.get(key) == dask.config.get(key, config=defaults)}
 
 
 def connect(address: str, timeout: float) -> Client:
@@ -125,8 +120,26 @@ def connect(address: str, timeout: float) -> Client:
     except (OSError, ValueError) as error:  # ValueError: Tornado's, if the connection is closed before TLS starts
         reason = ": ".join(str(each) for each in (error, error.__cause__) if each is not None)
         if address.startswith(("tls://", "wss://")):
-            reason += f"; it must use TLS, and certificates of the same authority as here, which are {_certificates()}"
+            reason += "; it must use TLS, and certificates of the same authority as distributed.comm.tls here"
         raise IncompleteError(f"{late} ({reason})") from error
+
+
+def check_address(address: str) -> None:
+    """Raise SpecError unless this can be the address of a scheduler, with certificates if it needs them."""
+    scheme, _, host = address.rpartition("://")
+    check_scheduler(address)
+    if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
+        raise SpecError(f"{address} does not use TLS, which Dask's settings require: use tls://{host}")
+    if scheme in ("tls", "wss"):
+        from distributed import Security
+
+        why: object = "none are set"
+        try:
+            usable = Security().get_connection_args("client")["ssl_context"] is not None
+        except (OSError, ValueError) as error:
+            usable, why = False, error
+        if not usable:
+            raise SpecError(f"{address} needs certificates ({why}): {_TLS}")
 
 
 @contextmanager
@@ -161,41 +174,14 @@ def _local_cluster(workers: int, timeout: float) -> Iterator[Client]:
         yield client
 
 
-# A worker that is closed may complain of closed connections.
-_QUIET = "import logging; logging.getLogger('tornado.application').setLevel(logging.CRITICAL)"
-
-
-def check_address(address: str) -> None:
-    """Raise SpecError unless this can be the address of a scheduler, with certificates if it needs them."""
-    scheme, _, host = address.rpartition("://")
-    check_scheduler(address)
-    if scheme in ("", "tcp", "ws") and dask.config.get("distributed.comm.require-encryption"):
-        raise SpecError(
-            f"{address} does not use TLS, which the options or Dask's configuration require: use tls://{host}"
-        )
-    if scheme in ("tls", "wss"):
-        from distributed import Security
-
-        try:
-            context = Security().get_connection_args("client").get("ssl_context")
-        except (OSError, ValueError) as error:
-            raise SpecError(
-                f"the certificates cannot be used ({error}): specify files in PEM format, which are {_certificates()}"
-            ) from error
-        if context is None:
-            raise SpecError(f"{address} needs certificates: specify {_certificates()}")
-
-
-def _certificates() -> str:
-    """The options and files of certificates, for messages. Dask's configuration may contain certificates themselves."""
-    from distributed import Security
-
-    found = Security().get_tls_config_for_role("client")
-    flags = {"--tls-ca": found["ca_file"], "--tls-cert": found["cert"], "--tls-key": found["key"]}
-    return ", ".join(f"{flag} {file}" if file and "\n" not in file else flag for flag, file in flags.items())
-
-
-def _on_client(client: Client, timeout: float, progress: Progress) -> Engine:
-    """The engine of an existing cluster."""
-    compare_workers(client, timeout)
-    return Engine(client=client, timeout=timeout, progress=progress)
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are spawned meanwhile do not import the main module of the program, which would run again in each
+    of them, and start its own processes. Objects defined there still reach workers, since they are pickled by value."""
+    known = vars(sys.modules["__main__"])
+    hidden = {name: known.pop(name) for name in ("__file__", "__spec__") if known.get(name) is not None}
+    known["__spec__"] = None
+    try:
+        yield
+    finally:
+        known.update(hidden)

@@ -6,9 +6,8 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from bigkpca.execution.graph import Key, Pass
 from bigkpca.execution.on_cluster import on_cluster
 from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
-from bigkpca.execution.workers import check_devices, known_workers, on_workers, seen_at
+from bigkpca.execution.workers import known_workers, on_workers, seen_at
 from bigkpca.numerics.array_api import in_numpy
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.spec.units import TIMEOUT
@@ -139,7 +138,9 @@ class Engine:
         if device is not None and self.client is None:
             device.check()
         elif device is not None and device != self.device and self.client is not None:
-            check_devices(self.client, self.timeout, device)
+            workers = known_workers(self.client, self.timeout)
+            gpus = [address for address, worker in workers.items() if "GPU" in worker["resources"]]
+            on_workers(self.client, self.timeout, device.check, workers=gpus)  # all, if none declares a GPU
         return replace(self, device=device)
 
     def placed(self, value: Any) -> Any:
@@ -220,28 +221,24 @@ class Engine:
                 )
 
 
-class _Stopped(Exception):
-    """The run ended while tasks were left."""
-
-
-def _go_on(stop: Event) -> None:
-    if stop.is_set():
-        raise _Stopped
-
-
 def _on_threads(given: Pass, threads: int, done: Callable[[range], None]) -> None:
     """Add to a pass what is missing. `done` receives the numbers of the tasks that ended, none after a sum, in this
     thread. An error of a task, or of `done`, ends the run after the tasks at work. An interruption ends it at once, and
     these end by themselves."""
     if not (nodes := given.missing()):
         return
-    stop = Event()
-    graph = given.graph(nodes, partial(_go_on, stop), adding=True)
+    stop, waits = Event(), True
+
+    def before() -> None:
+        if stop.is_set():
+            raise CancelledError
+
+    graph = given.graph(nodes, before, adding=True)
 
     def after(key: Key, *_: Any) -> None:
         done(graph.groups.get(key, range(0)))
 
-    pool, waits = ThreadPoolExecutor(threads, "bigkpca"), True
+    pool = ThreadPoolExecutor(threads, "bigkpca")
     try:
         # Callbacks of the user see this graph, but not those that tasks may compute inside.
         with local_callbacks() as of_user:

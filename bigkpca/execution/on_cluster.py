@@ -18,7 +18,7 @@ from bigkpca.data.rows import ArrayRows
 from bigkpca.data.sparse import SparseRows
 from bigkpca.errors import IncompleteError
 from bigkpca.execution.graph import Graph, Key, Pass
-from bigkpca.execution.progress import duration, within
+from bigkpca.execution.progress import within
 from bigkpca.execution.tasks import Placed, in_order, some_take
 from bigkpca.execution.workers import address_of, check_open, known_workers, look, on_workers
 
@@ -111,10 +111,18 @@ class _Run:
                 found.append(self.ended.get(timeout=_POLL_SECONDS))
                 while True:
                     found.append(self.ended.get_nowait())
-            if not found and monotonic() - self.heard >= self.timeout:
-                self._check_stalled()
+            if not found and monotonic() - self.heard >= self.timeout and not self._is_at_work():
+                raise self._stalled()
         self.heard = monotonic()
         return found
+
+    def _is_at_work(self) -> bool:
+        """Whether workers began tasks within the time limit: long groups of tasks report only their end."""
+        with suppress(IncompleteError):  # one of them hangs; whether others work is not known
+            idle = min(on_workers(self.client, _ANSWER_SECONDS, _idle_here).values(), default=inf)
+            self.heard = monotonic() - idle
+            return idle < self.timeout
+        return False
 
     def _is_finished(self, future: Future[Any]) -> bool:
         """Whether a future has a result. Raises the error of its task."""
@@ -131,7 +139,7 @@ class _Run:
         try:
             return within(self.timeout, lambda: self.client.gather(futures), "") if futures else []
         except IncompleteError:  # the worker that holds them does not answer
-            raise self._stalled(known_workers(self.client, _ANSWER_SECONDS)) from None
+            raise self._stalled() from None
         except (OSError, RuntimeError) as error:  # what Dask raises from a request of which the scheduler dies
             if self.client.status == "running":
                 raise
@@ -167,29 +175,18 @@ class _Run:
             )
         return IncompleteError(f"the scheduler at {where} is gone: start one again, and run the same command again")
 
-    def _check_stalled(self) -> None:
-        """Raise IncompleteError, unless tasks of long groups, which report only their end, began."""
-        workers = known_workers(self.client, _ANSWER_SECONDS)
-        with suppress(IncompleteError):  # one of them hangs; whether others work is not known
-            idle = min(on_workers(self.client, _ANSWER_SECONDS, _idle_here).values(), default=inf)
-            if idle < self.timeout:
-                self.heard = monotonic() - idle
-                return
-        raise self._stalled(workers)
-
-    def _stalled(self, workers: dict[str, Any]) -> IncompleteError:
-        return IncompleteError(
-            f"nothing has finished for {duration(self.timeout)}: {self._hangs(workers)}; run the same command again "
-            "when that is fixed, or allow more time with --timeout (timeout= in Python)"
-        )
-
-    def _hangs(self, workers: dict[str, Any]) -> str:
-        """What is wrong with a cluster on which nothing finishes."""
-        where = self.address
-        if not workers:
-            return f"no worker is connected to the scheduler at {where}"
-        if all(worker["status"] == "paused" for worker in workers.values()):
-            return f"all workers are paused because their memory is full, for example {min(workers)}"
+    def _stalled(self) -> IncompleteError:
+        """The error that says what is wrong with a cluster on which nothing finishes."""
+        where, workers = self.address, known_workers(self.client, _ANSWER_SECONDS)
         processing = within(_ANSWER_SECONDS, self.client.processing, f"the scheduler at {where} does not answer")
         work = [f"{address} works on {self._name(keys[0])}" for address, keys in processing.items() if keys]
-        return "; ".join(work[:3]) or f"no worker of the scheduler at {where} accepts tasks"
+        if not workers:
+            what = f"no worker is connected to the scheduler at {where}"
+        elif all(worker["status"] == "paused" for worker in workers.values()):
+            what = f"all workers are paused because their memory is full, for example {min(workers)}"
+        else:
+            what = "; ".join(work[:3]) or f"no worker of the scheduler at {where} accepts tasks"
+        return IncompleteError(
+            f"nothing has finished for {self.timeout:g} seconds: {what}; run the same command again when that is "
+            "fixed, or allow more time with --timeout (timeout= in Python)"
+        )

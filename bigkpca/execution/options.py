@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import Rows
-from bigkpca.errors import SpecError, unknown_name
+from bigkpca.errors import unknown_name
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.progress import Progress, shown
@@ -64,11 +64,6 @@ class RunOptions:
         return cls(**{**options, **others, "progress": shown(options.get("progress", False))})
 
     def __post_init__(self) -> None:
-        if self.scheduler is not None and not self.scheduler.strip():
-            raise SpecError(
-                "the address of the scheduler is empty: specify one, such as --scheduler tcp://10.0.0.1:8786 "
-                "(scheduler= in Python), or omit the option to run on threads of this process"
-            )
         _ = self.memory_limit, self.seconds, self.device_value  # which raise
 
     def on(self, rows: Rows) -> RunOptions:

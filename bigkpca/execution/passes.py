@@ -88,14 +88,12 @@ def sums_of(
 ) -> BlockSums:
     """Sums of the features of all rows with their rounding, a digest of the rows, and those that `draw` draws: one
     pass. `shift` (D,) is near their mean. The features of the fit, whose rows are drawn, are kept by the engine."""
-    kept = None if draw is None else engine.kept
-    if kept is not None:
-        kept.begin()
-    release_freed_memory(
-        features.size
-    )  # what the choice of landmarks has freed, which the threads of the pass do not use again
-    if engine.device is not None:
-        kept = None  # the next pass may compute elsewhere
+    kept = None
+    if draw is not None and engine.kept is not None:
+        engine.kept.begin()
+        kept = engine.kept if engine.device is None else None  # the next pass may compute elsewhere
+    # What the choice of landmarks has freed is not used again by the threads of the pass.
+    release_freed_memory(features.size)
     given = engine.placed(features), shift, rounding, draw
     title = "principal axes" if draw is None else "fitting"
     found = sum_by_block(title, sums_of_block, rows, given, block_rows, engine, kept)
@@ -169,7 +167,6 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
 
 @np.errstate(over="ignore", invalid="ignore")
 def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
-    """What a fit does with a block: read it in tiles, map them to features, draw rows, and add up their sums."""
     digest = Crc32()
     X_tiles, most_rows = block_tiles(rows, block, features, digest)
     weights = _weights(rows, block, features, digest)

@@ -415,16 +415,12 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
     return _planned(rows, features.D, block, _model_bytes(model) + threads * one, n * d * features.itemsize)
 
 
-def plan_evaluate(rows: Rows, model: Model, sample: int, threads: int) -> Plan:
-    """The cost of an evaluation with `sample` exact rows, which are read."""
-    d, features, decoder = model.columns, _map_of(model), model.decoder
-    D, restored = features.D, 0
-    if decoder is not None:
-        restored = decoder.working_bytes(model.features, min(sample, 500))
-    kernels = 8 * (4 * sample**2 + 2 * sample * (D + d)) + 32 * D * D
-    shared = _model_bytes(model) + 2 * sample * _row(rows)
-    plan = _planned(rows, D, min(rows.shape[0], sample), shared + max(kernels, restored), 40)
-    return replace(plan, passes=0, tasks=1, bytes_read=_row(rows) * min(rows.shape[0], sample * rows.grain))
+def evaluation_bytes(rows: Rows, model: Model, sample: int) -> int:
+    """Arrays of an evaluation with `sample` exact rows."""
+    D, decoder = model.features.size, model.decoder
+    restored = 0 if decoder is None else decoder.working_bytes(model.features, min(sample, 500))
+    kernels = 8 * (4 * sample**2 + 2 * sample * (D + model.columns)) + 32 * D * D
+    return _model_bytes(model) + 2 * sample * _row(rows) + max(kernels, restored)
 
 
 def _model_bytes(model: Model) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 WARNING = "warning: "  # notes with this prefix are always shown
+_LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
 
 
 class Progress:
@@ -50,9 +51,6 @@ def shown_pass(progress: Progress, title: str, rows: int = 0) -> Iterator[Callab
         yield progress.advance
     finally:
         progress.finish()
-
-
-_LINE_SECONDS = 60.0  # between two lines about a pass that is not shown as a bar
 
 
 @cache
@@ -91,16 +89,15 @@ class ShownProgress(Progress):
 
     def advance(self, rows: int) -> None:
         self._done += rows
-        known = self._rows >= self._done > 0
-        done = f"{self._done:,} of {self._rows:,} rows" if known else f"{self._done:,} rows"
-        text = f"{done} ({self._rate()})"
-        seconds = (time.perf_counter() - self._started) * (self._rows / self._done - 1) if known else 0
-        left = f", {timedelta(seconds=round(seconds))} left" if known else ""
+        known, now = self._rows >= self._done > 0, time.perf_counter()
+        of = f" of {self._rows:,}" if known else ""
+        text = f"{self._done:,}{of} rows ({self._rate()})"
         if self._bars:
             self._bars.update(self._bars.task_ids[0], completed=self._done, done=text)
-        elif time.perf_counter() - self._told >= _LINE_SECONDS:
-            self._told = time.perf_counter()
-            self.note(f"{self._title}: {text}{left}")
+        elif now - self._told >= _LINE_SECONDS:
+            self._told = now
+            left = round((now - self._started) * (self._rows / self._done - 1)) if known else 0
+            self.note(f"{self._title}: {text}" + (f", {timedelta(seconds=left)} left" if known else ""))
 
     def finish(self) -> None:
         self._stop_bar()
@@ -128,11 +125,6 @@ def json_line(**values: Any) -> str:
 
 
 T = TypeVar("T")
-
-
-def duration(seconds: float) -> str:
-    """A time in words, e.g. 10 minutes."""
-    return f"{seconds / 60:g} minutes" if seconds >= 120 else f"{seconds:g} seconds"
 
 
 def within(seconds: float, function: Callable[[], T], late: str) -> T:

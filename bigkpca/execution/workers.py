@@ -12,7 +12,6 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from bigkpca.data.devices import Device
 from bigkpca.data.stores import NODE_FILES, store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError, UnlikeWorkersWarning, warn
 from bigkpca.execution.blas import blas_core_types
@@ -50,15 +49,11 @@ def address_of(client: Client) -> str:
 
 
 def on_workers(
-    client: Client,
-    timeout: float,
-    function: Callable[..., Any],
-    *arguments: Any,
-    workers: Collection[str] | None = None,
+    client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, workers: Collection[str] = ()
 ) -> dict[str, Any]:
     """function(*arguments) on these workers, by default on all, by their addresses in order, without those that leave
     meanwhile. Raises what the function raises, naming the worker."""
-    among = None if workers is None else sorted(workers)
+    among = sorted(workers) or None
     found = _asked(client, timeout, client.run, function, *arguments, workers=among, on_error="return")
     for address, value in found.items():
         if isinstance(value, BigKPCAError):
@@ -80,40 +75,32 @@ def compare_workers(client: Client, timeout: float) -> None:
     """Wait until there is a worker and compare all workers with this process, once for each client."""
     if client in _compared:
         return
-    _wait_for_one(client, timeout)
+    if not known_workers(client, timeout):
+        asked = client.submit(getpid, pure=False)  # adaptive clusters start workers only for waiting tasks
+        try:
+            client.wait_for_workers(1, timeout)
+        except TimeoutError:
+            raise IncompleteError(
+                f"no worker is connected to the scheduler at {address_of(client)}: start some, and run the same "
+                "command again"
+            ) from None
+        asked.release()
     versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
     here = versions["client"]["packages"]
-    others = {f"worker {address}": found for address, found in sorted(versions["workers"].items())}
-    for name, found in ({f"the scheduler at {address_of(client)}": versions["scheduler"]} | others).items():
-        _compare_versions(name, found["packages"], here)
+    _compare_versions(f"the scheduler at {address_of(client)}", versions["scheduler"]["packages"], here)
+    for address, found in sorted(versions["workers"].items()):
+        _compare_versions(f"worker {address}", found["packages"], here)
     _compare_processors(client, timeout)
     _compared.add(client)
-
-
-def _wait_for_one(client: Client, timeout: float) -> None:
-    if known_workers(client, timeout):
-        return
-    asked = client.submit(getpid, pure=False)  # adaptive clusters start workers only for waiting tasks
-    try:
-        client.wait_for_workers(1, timeout)
-    except TimeoutError:
-        raise IncompleteError(
-            f"no worker is connected to the scheduler at {address_of(client)}: start some, and run the same command "
-            "again"
-        ) from None
-    asked.release()
 
 
 def _compare_versions(name: str, found: dict[str, str | None], here: dict[str, str | None]) -> None:
     for package in ("python", *_SAME):
         there, ours = found.get(package), str(here[package])
-        if there is None:
-            raise SpecError(f"{name} lacks {package}: install {package} {ours} where it runs, and start it again")
         telling = 2 if package == "python" else None  # 3.11 for Python 3.11.7, otherwise all parts
-        if there.split(".")[:telling] != ours.split(".")[:telling]:
-            raise SpecError(
-                f"{name} has {package} {there}, but this process has {ours}: install the same version in both"
-            )
+        if there is None or there.split(".")[:telling] != ours.split(".")[:telling]:
+            what = f"no {package}" if there is None else f"{package} {there}"
+            raise SpecError(f"{name} has {what}, but this process has {ours}: install the same version in both")
 
 
 def _compare_processors(client: Client, timeout: float) -> None:
@@ -130,20 +117,12 @@ def _compare_processors(client: Client, timeout: float) -> None:
         )
 
 
-def check_devices(client: Client, timeout: float, device: Device) -> None:
-    """Raise SpecError if a worker, of those that declare a GPU as a resource if some do, does not have a device."""
-    known = known_workers(client, timeout)
-    declaring = [address for address, worker in known.items() if "GPU" in worker["resources"]]
-    on_workers(client, timeout, device.check, workers=declaring or known)
-
-
 def seen_at(path: str) -> str:
     """A digest of what this process sees at a path; "" if that is nothing."""
     store, digest = store_of(path), hashlib.sha256()
     try:
-        files = [f"{path}/{name}" for name in NODE_FILES] if store.is_folder(path) else [path]
-        found = store.is_folder(path)
-        for file in files:
+        found = is_folder = store.is_folder(path)
+        for file in [f"{path}/{name}" for name in NODE_FILES] if is_folder else [path]:
             with suppress(FileNotFoundError), store.open(file) as opened:
                 digest.update(f"{file} {store.file(file).bytes}\n".encode() + opened.read(_READ_BYTES))
                 found = True

@@ -182,7 +182,6 @@ MISTAKES = [
     ("fit DATA m.zarr --size many", 2, "size='many'"),
     ("fit DATA m.zarr --memory 2", 2, "'2' is not an amount of memory with its unit, such as '2 GB'"),
     ("fit DATA m.zarr --scheduler x --workers 1", 2, "not both"),
-    ("fit DATA m.zarr --scheduler tls://h:9 --tls-ca none.pem", 2, "'--tls-ca': Path 'none.pem' does not exist"),
     ("fit DATA m.zarr --landmarks objects.npy", 2, "landmarks cannot be read from objects.npy"),
     (
         "plan DATA --method Exact --size 9",

@@ -96,7 +96,7 @@ def test_commands_options_values_and_paths_are_completed():
     }.items():
         assert completed(line) == [("plain", word) for word in words], line
     for line in ("fit rows", "transform model.zarr rows", "fit --transform sc",
-                 "run nigh", "ingest a.csv b", "fit --tls-ca c"):  # fmt: skip
+                 "run nigh", "ingest a.csv b"):  # fmt: skip
         assert completed(f"bigkpca {line}") == [("file", line.rpartition(" ")[2])]
 
 

@@ -1,4 +1,4 @@
-"""BLAS stays at one thread while tasks run."""
+"""BLAS stays at one thread while tasks run, and has what the caller had set after them."""
 
 import subprocess
 import sys
@@ -18,17 +18,25 @@ def blas_threads():
     return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
 
 
+needs_threads = pytest.mark.skipif(blas_threads() == 1, reason="BLAS has one thread anyway here")
+
+
+def within_limit():
+    with single_threaded_blas:
+        return blas_threads()
+
+
 def in_thread(function):
-    thread = threading.Thread(target=function)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
     thread.start()
     thread.join(60)
+    return found[0]
 
 
+@needs_threads
 def test_blas_has_one_thread_until_the_last_of_overlapping_tasks_ends():
-    before = blas_threads()
-    if before == 1:
-        pytest.skip("BLAS has one thread anyway here")
-    entered, left = threading.Event(), threading.Event()
+    before, entered, left = blas_threads(), threading.Event(), threading.Event()
 
     def first():
         with single_threaded_blas:
@@ -43,36 +51,16 @@ def test_blas_has_one_thread_until_the_last_of_overlapping_tasks_ends():
         assert blas_threads() == 1
     thread.join(60)
     assert blas_threads() == before
-    with threadpool_limits(2):  # which others can set, too
-        assert blas_threads() == 2
 
 
-def test_what_the_caller_had_set_is_set_again():
-    if blas_threads() == 1:
-        pytest.skip("BLAS has one thread anyway here")
-    found = []
-
-    def computing():
-        with single_threaded_blas:
-            found.append(blas_threads())
-
+@needs_threads
+def test_limits_that_others_set_are_set_again_and_do_not_hold_in_tasks():
     with threadpool_limits(2):
-        in_thread(computing)
-        computing()
-        assert blas_threads() == 2
-    assert found == [1, 1]
-
-
-def test_a_limit_that_is_changed_meanwhile_is_set_again():
-    if blas_threads() == 1:
-        pytest.skip("BLAS has one thread anyway here")
-    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+        assert [in_thread(within_limit), within_limit(), blas_threads()] == [1, 1, 2]
     with single_threaded_blas:
-        for library in libraries:
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers:
             library.set_num_threads(2)
-        assert blas_threads() == 2
-        with single_threaded_blas:
-            assert blas_threads() == 1
+        assert [blas_threads(), within_limit()] == [2, 1]
 
 
 def test_libraries_in_which_each_thread_has_a_limit_are_limited_in_each(monkeypatch):
@@ -84,18 +72,17 @@ def test_libraries_in_which_each_thread_has_a_limit_are_limited_in_each(monkeypa
         def set_num_threads(self, number):
             self.num_threads = number
 
-    library, found = OfThreads(), []
+    library = OfThreads()
     monkeypatch.setattr(blas, "_OF_THREADS", [library])
 
-    def computing():
+    def within_and_after():
         with single_threaded_blas:
-            found.append(library.num_threads)
-        found.append(library.num_threads)
+            within = library.num_threads
+        return within, library.num_threads
 
     with single_threaded_blas:
-        computing()
-        in_thread(computing)
-    assert found == [1, 1, 1, 4]
+        assert within_and_after() == (1, 1)
+        assert in_thread(within_and_after) == (1, 4)
     assert library.num_threads == 4
 
 
@@ -107,12 +94,10 @@ def test_fits_have_the_same_bits_under_the_limits_of_a_caller(digits):
     def fitted():
         return KernelPCA(5, size=300, random_state=0).fit(X).eigenvalues_
 
-    expected, found = fitted(), []
+    expected = fitted()
     with threadpool_limits(2):
-        in_thread(lambda: found.append(fitted()))
-        found.append(fitted())
-    for each in found:
-        np.testing.assert_array_equal(each, expected)
+        np.testing.assert_array_equal(in_thread(fitted), expected)
+        np.testing.assert_array_equal(fitted(), expected)
 
 
 def test_tasks_run_with_one_blas_thread(engine):

@@ -88,13 +88,3 @@ def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads
         reads[:] = 0
         view(model, dataset).compute(scheduler="synchronous")
         assert set(reads) == {1}
-
-
-def test_views_read_nothing_before_they_are_computed(dataset, reads):
-    model = fit(dataset, **OPTIONS)
-    reads[:] = 0
-    views = [view(model, dataset) for view in (arrays.scores, arrays.feature_map, arrays.leverage)]
-    views.append(arrays.random_features(dataset, 40, model.features.kernel))
-    views.append(arrays.kernel_blocks(dataset, np.eye(3, 64), model.features.kernel)[0])
-    assert [len(view) for view in views] == [900] * 5
-    assert reads.sum() == 0

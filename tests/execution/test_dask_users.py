@@ -11,7 +11,6 @@ import dask.array as da
 import joblib
 import numpy as np
 import pytest
-import xarray as xr
 from dask.callbacks import Callback
 from dask.diagnostics import Profiler
 from dask.utils import key_split
@@ -97,17 +96,6 @@ def test_persisted_rows_are_fitted_and_transformed_where_they_are(client, digits
     found = here.transform(X)
     assert found.chunks == ((100,) * 6, (3,))
     np.testing.assert_allclose(found.compute(), here.transform(digits[:600]), atol=1e-12)
-
-
-def test_scores_join_the_dataset_of_their_rows(client, digits):
-    rows = da.from_array(digits[:600], chunks=(70, 64))
-    table = xr.Dataset({"x": (("time", "pixel"), rows)}, {"time": np.arange(600)})
-    kpca = estimator().fit(table.x)
-    table["scores"] = kpca.transform(table.x)
-    table["residual"] = kpca.residual(table.x)
-    table["again"] = kpca.inverse_transform(table.scores)
-    assert table.chunksizes["time"] == rows.chunks[0]
-    np.testing.assert_allclose(table.scores.compute(), kpca.transform(digits[:600]), atol=1e-12)
 
 
 def test_rows_in_memory_go_to_a_cluster_by_parts(client, digits, monkeypatch):

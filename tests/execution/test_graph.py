@@ -69,24 +69,6 @@ def test_what_is_known_is_not_computed_again(tasks, level, data):
     assert computed == sorted(set(range(tasks)) - {i for node in whole.known for i in whole.span(node)})
 
 
-def test_a_pass_is_cut_into_subtrees_of_whole_groups():
-    for tasks, threads, most in (
-        *((tasks, 2, 64) for tasks in (1, 2, 18, 1000, 4096, 4097, 100_000)),
-        (64, 2, 32),
-        (65, 2, 32),
-        (153, 100, 8),
-        (15_259, 100, 32),
-    ):
-        whole = pass_of(tasks, threads)
-        cut = whole.missing()
-        assert most // 2 < len(cut) <= most or whole.cut == 0
-        assert whole.level <= whole.cut
-        graph = graph_of(whole)
-        assert list(graph.results.values()) == cut
-        assert [number for group in graph.groups.values() for number in group] == list(range(tasks))
-    assert len(graph_of(pass_of(1000, 2, adds=False)).groups) == 32
-
-
 def test_nodes_of_other_sums_are_left_out():
     others = {(9, 0): Bracket("x"), (0, 4): Bracket("y"), (0, -1): Bracket("z"), (-1, 0): Bracket("w")}
     assert pass_of(4, saved=others).known == {}

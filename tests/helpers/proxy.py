@@ -17,19 +17,17 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends a reset
 class Proxy:
     """What happens to connections from now on, and the requests that came.
 
-    pass: nothing. reset: the client gets a reset at the next bytes. stall: bytes wait. cut: `left` more bytes of
-    answers pass, then their connections end. `answer` gets method and path of each request, and may give the whole
-    answer, which the server then does not see.
+    pass: nothing. reset: the client gets a reset at the next bytes. stall: bytes wait. cut: connections end in place of
+    the next answer. `answer` gets method and path of each request, and may give the whole answer, which the server then
+    does not see.
     """
 
     to: int
     mode: str = "pass"
-    left: int = 0
     answer: Callable[[str, str], bytes | None] = lambda method, path: None
     requests: list[tuple[str, str]] = field(default_factory=list)
     ended: bool = False
     _listening: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
-    _pumps: list[Thread] = field(default_factory=list)
 
     @property
     def port(self):
@@ -38,14 +36,11 @@ class Proxy:
     def accept(self):
         """Serve connections until the end. Work of a thread."""
         self._listening.settimeout(0.05)
-        while not self.ended:
-            with suppress(OSError):
-                client, _ = self._listening.accept()
-                self._pumps.append(Thread(target=self._connected, args=(client,), daemon=True))
-                self._pumps[-1].start()
-        for pump in self._pumps:
-            pump.join(5)
-        self._listening.close()
+        with self._listening:
+            while not self.ended:
+                with suppress(OSError):
+                    client, _ = self._listening.accept()
+                    Thread(target=self._connected, args=(client,), daemon=True).start()
 
     def _connected(self, client):
         with client, socket.create_connection(("127.0.0.1", self.to)) as server:
@@ -84,9 +79,9 @@ class Proxy:
             client.close()
             return False
         if self.mode == "cut" and not asking:
-            data, self.left = data[: self.left], max(0, self.left - len(data))
+            return False
         target.sendall(data)
-        return self.mode != "cut" or asking or self.left > 0
+        return True
 
 
 @contextmanager

@@ -112,7 +112,6 @@ def watch():
 
 _watching = False
 _busy = threading.local()  # while a thread reads the plan
-_plans = {}  # and their versions, by folder
 
 
 def _hook(event, arguments):
@@ -136,12 +135,10 @@ def _hook(event, arguments):
 def _read(folder, name):
     """A file is about to be opened: let happen what is to happen."""
     try:
-        plan = _plan(folder)
+        plan = json.loads((folder / "plan").read_text())
     except FileNotFoundError:
         return
-    if name not in plan["files"]:
-        return
-    if not _happens(folder, name, plan):
+    if name not in plan["files"] or not _happens(folder, name, plan):
         return
     what = plan["what"]
     if what in ONCE or what == "EIO always":
@@ -151,15 +148,6 @@ def _read(folder, name):
         os.replace(name, folder / "held")
     else:
         _show_another(folder, name, plan)
-
-
-def _plan(folder):
-    status = os.stat(folder / "plan")
-    version = status.st_ino, status.st_mtime_ns
-    if str(folder) not in _plans or _plans[str(folder)][0] != version:
-        plan = json.loads((folder / "plan").read_text())
-        _plans[str(folder)] = version, {**plan, "files": frozenset(plan["files"])}
-    return _plans[str(folder)][1]
 
 
 def _happens(folder, name, plan):
