@@ -15,7 +15,7 @@ from bigkpca.execution import release_freed_memory
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import calibrated, without_calibration
-from bigkpca.fitting.features import Choice, choice, choices_of, choose_features
+from bigkpca.fitting.features import choice, choices_of, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import (
     note_lowered,
@@ -125,7 +125,7 @@ def _solved(
         with single_threaded_blas:
             return solve_rows(sample, choose_features(sample, columns, sized, engine), sized, engine, limit)
 
-    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[Choice]()
+    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[dict[str, Any]]()
     model, span = solved(first)
     if tol is not None:
         for sized in larger:

@@ -158,7 +158,7 @@ def kept_components(values: Array, components: Components, variance: float, trac
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(
             "no direction varies in feature space: to this kernel all rows look equal, or far from all landmarks: "
-            "check the landmarks and the length, for which `bigkpca sigma` prints values that suit the data"
+            "check the landmarks, gamma, and the length, for which `bigkpca sigma` prints values that suit the data"
         )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance
