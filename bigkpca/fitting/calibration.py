@@ -14,7 +14,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import NO_ROWS, drawn_numbers
-from bigkpca.numerics.calibration import Calibration, precisions_of
+from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import CALIBRATION, random_stream
@@ -45,7 +45,7 @@ def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
     """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
     `weight` is the sum of the weights of the fitted rows."""
     scores, residuals = scores_and_residuals_of_rows(ArrayRows(X), model, engine)
-    return replace(model, calibration=Calibration(X, precisions_of(model.solution, weight), scores, residuals))
+    return replace(model, calibration=Calibration(X, weight / model.solution.eigenvalues, scores, residuals))
 
 
 def calibration_rows_with(

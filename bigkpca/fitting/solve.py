@@ -19,7 +19,7 @@ from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import Sample
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.drawing import Draw, Measure, least_threshold
+from bigkpca.numerics.drawing import Draw, Measure, least_threshold, quarter
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance
@@ -58,7 +58,7 @@ def solve_rows(
         features = features.in_precision(np.dtype(np.float64))
     measure = Measure.of_rows()
     if basis is not None and basis.triangular:
-        measure = Measure.of_span(basis.W, basis.order, features.dtype)
+        measure = Measure.of_landmarks(basis.W, basis.order[: quarter(len(basis.order))], features.dtype)
     draw = draw_of(features, measure, probes, sample.probe_weights, sample.weight, fit)
     found = sums_of(rows, features, shift, rounding.of(features.dtype), spec.block_rows, engine, draw)
     return solve(found, features, spec, basis, probes, choices)
@@ -114,7 +114,7 @@ def solve(
     small."""
     sums, drawn = found.sums, found.drawn
     assert drawn is not None
-    moments, slack = sums.moments, Slack.of(features, sums)
+    moments, slack = sums.moments, Slack.of(features, sums.errors, sums.coarse)
     span, kept = None if basis is None else Span.of(basis, moments), None
     if span is not None and span.basis.triangular:
         kept = precision.kept_directions(slack, span)

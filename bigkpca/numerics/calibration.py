@@ -12,7 +12,6 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_most, brief
-from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Shape
 
 STATISTICS = ("residual", "distance", "combined")
@@ -27,11 +26,6 @@ _OF_BOTH = 2  # the least number of rows that a share stands for: one may have t
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
 _UNITS = 64  # roundoffs of |φ(x)|² by which residuals may be off
-
-
-def precisions_of(solution: Solution, weight: float) -> Array:
-    """Inverse mean squares of the scores of each component over fitted rows with this sum of weights, (r,)."""
-    return weight / solution.eigenvalues
 
 
 def distances(precisions: Array, scores: Array) -> Array:
@@ -114,7 +108,7 @@ class Calibration:
     rows : (c, d) array
         The calibration rows, in the units and dtype of the data.
     precisions : (r,) array
-        Of the scores: see `precisions_of`.
+        Inverse mean squares of the scores of each component over the fitted rows.
     scores : (c, r) array
         Their scores, in the dtype of block work.
     residuals : (c,) array

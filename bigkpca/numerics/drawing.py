@@ -137,11 +137,6 @@ class Measure:
         return cls(np.empty(0, np.intp), np.empty((0, 0)))
 
     @classmethod
-    def of_span(cls, W: Array, order: Array, dtype: np.dtype[Any]) -> Self:
-        """What a quarter of the landmarks, the first ones in this order, leave of a row."""
-        return cls.of_landmarks(W, order[: quarter(len(order))], dtype)
-
-    @classmethod
     def of_landmarks(cls, W: Array, numbers: Array, dtype: np.dtype[Any]) -> Self:
         """What these landmarks leave of a row, or as many of them as rounding allows."""
         U, _ = scipy.linalg.lapack.dpotrf(W[np.ix_(numbers, numbers)])

@@ -207,15 +207,6 @@ def judged_on(held_out: int, seen: bool | None) -> str:
     return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
 
 
-_FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column
-
-
-def only_followed(shares: Mapping[str, float]) -> str | None:
-    """The column that scores follow, if they explain most of it and hardly anything of any other; None if not so."""
-    followed = [name for name, share in shares.items() if share >= _FOLLOWED]
-    ignored = sum(share <= _IGNORED for share in shares.values())
-    return followed[0] if len(followed) == 1 and len(shares) > 1 and ignored == len(shares) - 1 else None
-
 
 def spread(m: int, most: int) -> Array:
     """The numbers of at most `most` of m rows, evenly spaced and ascending."""

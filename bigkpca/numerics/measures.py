@@ -26,9 +26,7 @@ from bigkpca.errors import Array
 __all__ = [
     "best_error",
     "coherence",
-    "eigenvalue_difference",
     "eigenvalue_error",
-    "largest_coherence",
     "leverage",
     "matrix_error",
     "relative_accuracy",
@@ -50,11 +48,6 @@ def vector_agreement(U: Array, approximation: Array) -> Array:
     """
     products = np.abs(np.einsum("ij,ij->j", U, approximation))
     return np.asarray(products / (np.linalg.norm(U, axis=0) * np.linalg.norm(approximation, axis=0)))
-
-
-def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
-    """|lambda_j - lambda^_j|, (r,), of `eigenvalues` (r,) and their `approximation` (r,)."""
-    return np.abs(np.asarray(eigenvalues) - np.asarray(approximation))
 
 
 def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
@@ -113,14 +106,6 @@ def coherence(leverages: Array, r: int) -> float:
     Uniform landmarks work well if it is below about 10. Source: Mohri and Talwalkar (2011), *AISTATS*.
     """
     return float(len(leverages) / r * np.max(leverages))
-
-
-def largest_coherence(U: Array) -> float:
-    """mu = √n max_ij |U_ij| of orthonormal columns U (n, r), e.g. unit eigenvectors, between 1 and √n.
-
-    Source: Talwalkar and Rostamizadeh (2010), *UAI*.
-    """
-    return float(np.sqrt(len(U)) * np.abs(U).max())
 
 
 def matrix_error(K: Array, approximation: Array, rank: int) -> float:

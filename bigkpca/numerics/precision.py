@@ -26,7 +26,7 @@ from bigkpca.numerics.drawing import quarter
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import eigh_descending, in_parts, product
-from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
+from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding
 from bigkpca.numerics.span import Basis, Span
 
 MEASURED_ROWS, _TILE_ROWS = 1024, 256
@@ -87,15 +87,14 @@ def measured_rows(features: FeatureMap, X: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Features of some rows in float64, less the shift (q, D), their k(x, x) (q,), the errors (D,) of float32 in what
-    a pass computes `in_single`, and those (D,) of float64 that can be seen."""
+class RoundingOfRows:
+    """What decides the precision of a pass, from some of its rows."""
 
-    exact: Array
-    diagonal: Array
+    exact: Array  # their features in float64, less the shift (q, D)
+    diagonal: Array  # k(x, x) (q,)
     in_single: InSingle
-    errors: Array
-    visible: Array
+    errors: Array  # of float32 in the features (D,)
+    visible: Array  # errors of float64 that can be seen (D,)
 
     @cached_property
     def single(self) -> Rounding:
@@ -104,17 +103,14 @@ class Measured:
         beta = _SAFETY * max(_norm_of_sums(self.in_single), _SINGLE) + len(self.errors) * 2.0**-52
         return Rounding(self.errors, beta)
 
-    @property
-    def double(self) -> Rounding:
-        """The rounding of a pass in float64."""
-        return Rounding(_IN_DOUBLE**2 * self.errors + self.visible, _UNIT + len(self.errors) * 2.0**-52)
-
     def of(self, dtype: np.dtype[np.generic]) -> Rounding:
         """The rounding of a pass in this dtype."""
-        return self.single if dtype == np.float32 else self.double
+        if dtype == np.float32:
+            return self.single
+        return Rounding(_IN_DOUBLE**2 * self.errors + self.visible, _UNIT + len(self.errors) * 2.0**-52)
 
 
-def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> Measured:
+def rounding_of_rows(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> RoundingOfRows:
     """The rounding of rows X (q, d), from what `in_single` computes for them."""
     with np.errstate(all="ignore"):
         double = features.in_precision(np.dtype(np.float64))
@@ -131,7 +127,7 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
     visible = np.zeros(features.size)
     if has_landmarks(features):
         visible = (_SAFETY * _visible_error(features)) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
-    return Measured(exact, np.abs(diagonal), single, errors, visible)
+    return RoundingOfRows(exact, np.abs(diagonal), single, errors, visible)
 
 
 @np.errstate(all="ignore")
@@ -205,23 +201,17 @@ def error_of_gram(features: KernelRows) -> float:
 
 @dataclass(frozen=True)
 class Slack:
-    """How far rounding may move what sums say, with `errors` and `coarse` (D,), roots (D,) of k(s, s) and omega of W;
-    without landmarks the last two are zero."""
+    """How far rounding may move what sums say: see the formulas above."""
 
-    errors: Array
-    coarse: Array
-    roots: Array
-    omega: float
+    errors: Array  # (D,)
+    coarse: Array  # (D,)
+    roots: Array  # of k(s, s) (D,); zeros without landmarks
+    omega: float  # of W; 0 without landmarks
 
     __repr__ = brief
 
     @classmethod
-    def of(cls, features: FeatureMap, sums: ShiftedSums) -> Slack:
-        """That of the sums of a pass."""
-        return cls.of_features(features, sums.errors, sums.coarse)
-
-    @classmethod
-    def of_features(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
+    def of(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
         """That of features whose sums have these errors."""
         errors, coarse = (np.nan_to_num(each, nan=np.finfo(float).max) for each in (errors, coarse))
         if not has_landmarks(features):
@@ -239,7 +229,7 @@ class Slack:
 
 
 def farthest(Z: Array, count: int) -> Array:
-    """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
+    """Numbers of the `count` rows of Z (m, d) farthest from the offset, whose kernels have the largest errors."""
     with np.errstate(over="ignore"):
         return np.argsort(-squared_norms(Z), kind="stable")[:count]
 
@@ -298,7 +288,7 @@ def _errors_of_trace(slack: Slack, P: Array, squares: Array) -> tuple[Array, Arr
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bounds (r,) of the eigenvalues of an exact computation from rounded ones."""
+    """Bounds (r,) of the eigenvalues of an exact computation from rounded ones."""
 
     lower: Array
     upper: Array
@@ -335,7 +325,7 @@ def _largest_of_leading(G: Array) -> Array:
 
 
 def single_is_enough(
-    found: Measured, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
+    found: RoundingOfRows, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
 ) -> bool:
     """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
     measured rows, those of a sample, no requested eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
@@ -347,7 +337,7 @@ def single_is_enough(
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
     trace, squares = times * float(found.diagonal[:rows].sum()), times * np.einsum("ij,ij->j", V, V)
-    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
+    slack = Slack.of(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
     B = np.sqrt(times) * (V if basis is None else product(V, basis.P, _TILE_ROWS))  # about the shift, near the mean
     known = rows // 4 if sample else rows  # of a sample, the last ones are too small
     if not known:

@@ -56,18 +56,13 @@ class Basis:
         return replace(self, P=self.P[:, directions], signs=self.signs[directions])
 
 
-def basis_of(W: Array, tolerance: float, *, positive: bool, order: Array | None = None) -> Basis:
-    """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64; of a positive semidefinite
-    kernel in this `order` of landmarks, if it is given, as that of a fit on another machine. Raises DataError if W has
-    no positive eigenvalue."""
+def basis_of(W: Array, tolerance: float, *, positive: bool) -> Basis:
+    """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64. Raises DataError if W has no
+    positive eigenvalue."""
     if not positive:
         return _eigenvectors(W, tolerance)
-    if order is None:
-        U, pivots, rank, _ = scipy.linalg.lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
-        order = pivots[:rank] - 1
-    else:
-        U, _ = scipy.linalg.lapack.dpotrf(W[np.ix_(order, order)])
-    m = len(order)
+    U, pivots, rank, _ = scipy.linalg.lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
+    order, m = pivots[:rank] - 1, rank
     if not m:
         raise DataError(_NO_SPAN)
     P = np.zeros((len(W), m))

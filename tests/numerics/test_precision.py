@@ -94,7 +94,7 @@ def test_errors_of_sums_are_below_their_bounds_in_every_direction(kernel, dtype)
     sums, (one, other) = passed(features, X, shift, found), (passed(features, X[k::2], shift, found) for k in (0, 1))
     for name in ("errors", "coarse"):  # of two passes, those of their sum
         assert_allclose(getattr(one + other, name), getattr(sums, name), rtol=1e-6)
-    slack, centred = Slack.of(features, sums), exact - exact.mean(axis=0)
+    slack, centred = Slack.of(features, sums.errors, sums.coarse), exact - exact.mean(axis=0)
     P = span_of(features.gram(), sums.moments, 1e-12, positive=True).basis.P
     for A in (np.eye(60), P, np.random.default_rng(0).normal(size=(60, 100))):
         S, ours = (np.maximum(np.einsum("ij,ij->j", A, M @ A), 0) for M in (centred.T @ centred, sums.moments.scatter))
@@ -140,7 +140,7 @@ def test_directions_of_mostly_rounding_are_dropped_and_the_rest_bounds_the_trace
     shift = C.mean(axis=0)
     sums = passed(features, X, shift, measure(features, X, shift).single)
     span = span_of(features.gram(), sums.moments, 1e-12, positive=True)
-    kept = kept_directions(Slack.of(features, sums), span)
+    kept = kept_directions(Slack.of(features, sums.errors, sums.coarse), span)
     P = span.basis.P[:, kept.directions]
     assert 5 < len(kept.directions) < span.basis.P.shape[1]
     left = len(X) - np.sum((C @ P) ** 2)
@@ -157,6 +157,6 @@ def test_without_rounding_bounds_are_the_values_and_with_too_much_nothing():
         assert_allclose(each, values, rtol=1e-12)
     for huge in (1e3, 1e300, np.inf, np.nan):
         for errors, coarse in ((huge, huge), (huge, 0), (0, huge)):
-            found = bounds(Slack.of_features(features, none + errors, none + coarse), values, A)
+            found = bounds(Slack.of(features, none + errors, none + coarse), values, A)
             assert not found.lower.any()
             assert (found.upper >= values).all()
