@@ -132,10 +132,8 @@ class Certificate(ShowsSummary):
         if self.unexplained < 1:
             facts["unexplained"] = f"{share_at_most(self.unexplained)} of the variance at most (proven)"
         columns: dict[str, Any] = {
-            "proven at least": np.array([*map(at_least, self.lower)]) if self.proven else None,
-            f"at most, {CONFIDENCE:.0%}": np.array([*map(at_most, self.upper)])
-            if np.isfinite(self.upper).all()
-            else None,
+            "proven at least": [*map(at_least, self.lower)] if self.proven else None,
+            f"at most, {CONFIDENCE:.0%}": [*map(at_most, self.upper)] if np.isfinite(self.upper).all() else None,
             "estimate": self.estimates,
             "missed": self.missed,
             "rounding": self.rounding,

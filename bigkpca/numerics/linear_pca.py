@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -141,8 +142,7 @@ class Lost:
     seen: bool | None = True
 
 
-@dataclass(frozen=True)
-class Reconstruction:
+class Reconstruction(NamedTuple):
     """Held-out rows with these numbers (k,), as their pre-images and linear PCA restore them, (k, d), in the units of
     the data; `by_pca` is None like `lost.by_pca`."""
 
@@ -150,8 +150,6 @@ class Reconstruction:
     numbers: Array
     by_preimages: Array
     by_pca: Array | None
-
-    __repr__ = brief
 
 
 def reconstruction(
@@ -193,18 +191,10 @@ def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array
     return np.delete(Z, numbers, axis=0) - origin, Z[numbers] - origin, origin
 
 
-_LEFT_OUT_OF = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}
-
-
 def judged_on(held_out: int, seen: bool | None) -> str:
-    """On which rows kernel and linear PCA are compared, in words.
-
-    Examples
-    --------
-    >>> judged_on(512, True)
-    '512 rows that were left out of PCA, but not of kernel PCA'
-    """
-    return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
+    """On which rows kernel and linear PCA are compared, in words."""
+    of = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}[seen]
+    return f"{held_out:,} rows that were left out of {of}"
 
 
 
