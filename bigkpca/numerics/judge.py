@@ -53,7 +53,6 @@ class DrawnError:
 
     @property
     def diagonal(self) -> Array:
-        """The diagonal of E, (m,), float64."""
         return np.diagonal(self.E).astype(np.float64)
 
     def times(self, Q: Array) -> Array:
@@ -88,8 +87,7 @@ class DrawnError:
 def error_of(
     features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, unexplained: float = 0.0
 ) -> DrawnError:
-    """E of the drawn rows with K^ = Z diag(signs) Z', in float32 or, if rounding matters there, in float64.
-    `unexplained` is added to the diagonal of K^."""
+    """E of the drawn rows with K^ = Z diag(signs) Z' + unexplained I, in float32 or, if rounding matters, in float64."""
     p, roots = rows.probabilities, np.sqrt(rows.weights)
     if not len(rows.X):  # k(x, x) is 0 for all rows
         return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
@@ -156,11 +154,10 @@ _MISSED = 1e-4  # probability that the Krylov space misses more of the largest e
 
 @dataclass(frozen=True)
 class Missed:
-    """The largest eigenvalue of E: at most `most`, with 95 % confidence if E is positive semidefinite, otherwise by an
-    estimate, and about `norm`."""
+    """The largest eigenvalue of E."""
 
-    most: float
-    norm: float
+    most: float  # a bound with 95 % confidence if E is positive semidefinite, otherwise an estimate of one
+    norm: float  # an estimate
 
 
 def missed_of_positive(error: DrawnError, rows: DrawnRows, rng: np.random.Generator) -> Missed:
@@ -196,8 +193,8 @@ def missed_of_any(error: DrawnError, trace_error: float) -> Missed:
 
 
 def upper_mean(s: float, allowed: float) -> float:
-    """The largest p with p - s + s ln(s / p) <= ln(1 / allowed): an upper bound of the mean of a sum of independent
-    numbers in [0, 1], of which s was found, with this probability of an error."""
+    """An upper bound of the mean of a sum s of independent numbers in [0, 1], with this probability of an error: the
+    largest p with p - s + s ln(s / p) <= ln(1 / allowed)."""
     if not np.isfinite(s):
         return np.inf
     limit, s = -float(np.log(allowed)), max(float(s), 1e-300)
@@ -210,8 +207,7 @@ def upper_mean(s: float, allowed: float) -> float:
 
 
 def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, float]:
-    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the eigenvalue itself, nearly,
-    from products of E with blocks.
+    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and nearly the eigenvalue itself.
 
     The bound fails with a probability of at most 1e-4, and is about 10 % too large. The block Krylov space contains the
     Krylov space of each random vector, in which Lanczos misses more than a share ε of the eigenvalue with a probability
@@ -232,8 +228,7 @@ def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E, with T = Q'KcQ and its
-    Ritz vectors q."""
+    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of K^ = K - E, with the Ritz vectors q of T = Q'KcQ."""
 
     eigenvalues: Array  # those of T plus `added`, (c,), descending
     added: Array  # |(I - QQ')E q|² / eigenvalue, what directions outside of Q add to second order, (c,)
@@ -312,8 +307,7 @@ def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
 
 
 def agreement_of(moments: Moments, judged: Solution, solution: Solution, center: bool) -> Array:
-    """The cosine over all rows of each component with those of another solution of its rank, and of eigenvalues within
-    2 % of that, (r,)."""
+    """The cosine over all rows of each component with those of another solution of nearly its eigenvalue, (r,)."""
     second, _ = about_the_mean(moments, center)
     A, B = judged.components, solution.components
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))

@@ -150,9 +150,8 @@ def errors_in_double(kernel: Kernel, Z: Array) -> Array:
     """The errors (q, q) of kernels between rows Z (q, d) in float64 that can be seen without more digits: at equal
     rows, where k is known, and of a row that is moved by rounding, where it hardly changes.
 
-    Kernels of |x - y| have errors of the root of the precision at rows that are equal or nearly so, and those of rows
-    far from the offset exceed all other errors. Rows so far that k does change there show nothing, nor do codes, which
-    a kernel may only compare.
+    Kernels of |x - y| have errors of the root of the precision at nearly equal rows, and those of far rows exceed all
+    others. Rows so far that k does change there show nothing, nor do codes, which a kernel may only compare.
     """
     rows = Z.astype(np.float64)
     K = kernel(rows, rows)
@@ -235,11 +234,8 @@ def farthest(Z: Array, count: int) -> Array:
 
 
 def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
-    """The ratio of an error in float64 to the largest error in float32, `off`.
-
-    It is the ratio of the precisions or, if larger, that of the errors between rows Z (q, d) that can be seen, which
-    cannot be seen in float32 if errors there are as large as the values.
-    """
+    """The ratio of an error in float64 to the largest one in float32, `off`: that of the precisions or, if larger, of
+    the errors between rows Z (q, d) that can be seen, unless those in float32 are as large as the values."""
     with np.errstate(all="ignore"):
         same = float(errors_in_double(kernel, Z).max())
     ratio = _DOUBLE / _SINGLE
@@ -258,17 +254,16 @@ def moved_by_rounding(features: KernelRows) -> float:
 
 
 class Kept(NamedTuple):
-    """Numbers (k,) of the directions that exceed rounding, ascending; the rounding of tr(E) with these; and what the
-    others explain of it that may be among those by which rows are drawn."""
+    """The directions of a span that exceed rounding."""
 
-    directions: Array
-    trace: float
-    dropped: float
+    directions: Array  # their numbers (k,), ascending
+    trace: float  # the rounding of tr(E) with these
+    dropped: float  # what the others explain of it that may be among those by which rows are drawn
 
 
 def kept_directions(slack: Slack, span: Span) -> Kept:
-    """The directions of a span to keep: in the order of their error over what they explain, the first for which the
-    error of tr(E) less what they explain is smallest."""
+    """Of the directions in the order of their error over what they explain, the first ones for which the error of tr(E)
+    less what they explain is smallest."""
     squares = np.maximum(span.squares, 0)
     order, total = _errors_of_trace(slack, span.basis.P, squares)
     k = 1 + int(np.argmin(total - np.cumsum(squares[order])))
@@ -314,8 +309,8 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
 
 
 def _largest_of_leading(G: Array) -> Array:
-    """At least the largest eigenvalue of the leading (j, j) part of G (r, r), for every j: that of a part at most 1.5
-    times as large, (r,). Small components at the end have large errors, which do not concern those before them."""
+    """At least the largest eigenvalue of each leading (j, j) part of G (r, r): that of a part at most 1.5 times as
+    large, (r,). Small components at the end have large errors, which do not concern those before them."""
     found, j = np.full(len(G), np.inf), 0
     while j < len(G) and np.isfinite(G).all():
         stop = min(max(j + 1, int(1.5 * j)), len(G))
@@ -327,9 +322,8 @@ def _largest_of_leading(G: Array) -> Array:
 def single_is_enough(
     found: RoundingOfRows, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
 ) -> bool:
-    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
-    measured rows, those of a sample, no requested eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
-    k(x, x)."""
+    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of a sample, the
+    first of the measured rows, it moves no requested eigenvalue by more than 1 %, nor tr(E) by 1 % of Σ k(x, x)."""
     sample = weight > rows
     if sample:
         rows = min(rows, max(_JUDGED_ROWS, 4 * components))

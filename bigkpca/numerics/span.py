@@ -39,7 +39,6 @@ class Basis:
 
     @property
     def indefinite(self) -> bool:
-        """Whether W has negative eigenvalues, beyond rounding."""
         return bool((self.signs < 0).any())
 
     def solve(self, b: Array) -> Array:
@@ -51,7 +50,7 @@ class Basis:
         P = self.P.astype(dtype, copy=False)
         return lambda V: V @ P
 
-    def keep(self, directions: Array | slice) -> Self:
+    def keep(self, directions: Array) -> Self:
         """The part of the basis with these directions, ascending."""
         return replace(self, P=self.P[:, directions], signs=self.signs[directions])
 
