@@ -45,10 +45,6 @@ def fit_rows(
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
 
-    The steps are to resolve the options, draw a sample, scale the columns, and choose landmarks or random features
-    (`choose_features`); to add up their moments in a pass, solve, and certify the solution (`solve_rows`); to refine it
-    by products, if requested, and to make the decoder.
-
     With a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
     `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
     recognised; `limit`, the bytes that a process may use. Raises the errors of `bigkpca.fit`.

@@ -104,7 +104,7 @@ def fit_like(
         sample = spread(np.sort(numbers), spec.preimage_rows(fit.sample))
     found, probes, weight, (restored, judging) = _pass_like(rows, like, fit, engine, sample, set_aside)
     model, span = _solved(found, like, spec, probes)
-    warn_of(model, "fit the first model with dtype='float64', or ")
+    warn_of(model)
     provenance: Provenance = {
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE},
         "identity": identity,

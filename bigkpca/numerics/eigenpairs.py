@@ -116,8 +116,7 @@ def check_some_positive(largest: float, lowest: float, noise: float) -> None:
 
 
 def orthogonal_to_ones(U: Array, center: bool) -> Array:
-    """Eigenvectors U (n, r) of Kc, made exactly orthogonal to 1, since scores of small eigenvalues would amplify
-    rounding."""
+    """Eigenvectors U (n, r) of Kc, exactly orthogonal to 1: scores of small eigenvalues would amplify rounding."""
     return U - U.mean(axis=0) if center else U
 
 
@@ -146,8 +145,8 @@ def least_and_largest(K: Array, center: bool) -> tuple[float, float]:
 
 
 def at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, if every row is a landmark,
-    or by the dropped negative part of an indefinite kernel."""
+    """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, or by the dropped negative
+    part of an indefinite kernel."""
     return max(variance, float(np.sum(values[values > 0])))
 
 

@@ -29,16 +29,12 @@ from bigkpca.numerics.span import Span, span_of
 
 
 class Method(ABC):
-    """The solver for a feature map, from the moments of features to components and eigenvalues.
+    """The solver for a feature map, from the moments of features to components and eigenvalues."""
 
-    `name` is the name in options and files. `landmarks` is True if features are kernels with landmarks, and not random;
-    `exact` if every row is a landmark; `principal` if features are those of principal axes, which need one more pass.
-    """
-
-    name: ClassVar[str]
-    landmarks: ClassVar[bool]
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
+    name: ClassVar[str]  # in options and files
+    landmarks: ClassVar[bool]  # whether features are kernels with landmarks, and not random
+    exact: ClassVar[bool] = False  # whether every row is a landmark
+    principal: ClassVar[bool] = False  # whether features are those of principal axes, which need one more pass
 
     @property
     def uniform(self) -> bool:

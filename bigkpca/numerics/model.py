@@ -142,7 +142,6 @@ class Model(ShowsSummary):
 
     @property
     def columns(self) -> int:
-        """d, the number of columns of the rows."""
         return self.features.columns
 
     @property
@@ -177,7 +176,6 @@ class Model(ShowsSummary):
 
     @property
     def components(self) -> int:
-        """r, the number of components."""
         return self.solution.components.shape[1]
 
     # Scores and residuals are in host memory, wherever the model is.

@@ -6,7 +6,7 @@ Symmetric sums of products V'V are stored as strips of columns down to the diago
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, Self
 
@@ -135,11 +135,6 @@ class Moments:
             scatter[piece] += np.outer(weighted[piece], delta)
         mean = self.mean + delta * (other.weight / weight)
         return Moments(self.count + other.count, weight, mean, scatter, self.trace + other.trace)
-
-    def part(self, numbers: Array | slice) -> Moments:
-        """Moments of only the features with these numbers."""
-        square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)
-        return replace(self, mean=self.mean[numbers], scatter=self.scatter[square])
 
     @property
     def about_zero(self) -> Array:

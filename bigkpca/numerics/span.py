@@ -50,10 +50,6 @@ class Basis:
         P = self.P.astype(dtype, copy=False)
         return lambda V: V @ P
 
-    def keep(self, directions: Array) -> Self:
-        """The part of the basis with these directions, ascending."""
-        return replace(self, P=self.P[:, directions], signs=self.signs[directions])
-
 
 def basis_of(W: Array, tolerance: float, *, positive: bool) -> Basis:
     """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64. Raises DataError if W has no
@@ -124,7 +120,10 @@ class Span:
 
     def keep(self, directions: Array) -> Self:
         """The span of these directions of the basis, ascending numbers."""
-        return replace(self, basis=self.basis.keep(directions), coordinates=self.coordinates.part(directions))
+        basis, known = self.basis, self.coordinates
+        basis = replace(basis, P=basis.P[:, directions], signs=basis.signs[directions])
+        scatter = known.scatter[np.ix_(directions, directions)]
+        return replace(self, basis=basis, coordinates=replace(known, mean=known.mean[directions], scatter=scatter))
 
 
 def span_of(W: Array, moments: Moments, tolerance: float, *, positive: bool) -> Span:
