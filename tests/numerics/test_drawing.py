@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics.drawing import Draw, Measure, Sampler, least_threshold, threshold_of
+from bigkpca.numerics.drawing import Draw, Measure, Sampler, least_threshold, quarter, threshold_of
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from bigkpca.numerics.span import basis_of
@@ -52,7 +52,8 @@ def features(X):
 def measure_of(kernel, S, dtype=np.float64):
     """How much rows count in a draw with landmarks S."""
     W = kernel.gram(S)
-    return Measure.of_span(W, basis_of(W, 1e-12, positive=True).order, np.dtype(dtype))
+    order = basis_of(W, 1e-12, positive=True).order
+    return Measure.of_landmarks(W, order[: quarter(len(order))], np.dtype(dtype))
 
 
 @pytest.fixture(scope="module")

@@ -316,20 +316,6 @@ def test_blocks_that_fill_the_space_or_the_range_give_the_dense_eigenpairs(D, co
         assert len(widths) == 1
 
 
-def test_the_operator_is_applied_once_for_each_pass_until_nothing_is_left_to_see():
-    A, _ = powers(200)
-    for passes in (1, 4, 6):
-        apply, widths = counted(A)
-        assert found_by(apply, 200, 20, most=passes).products == passes
-        assert widths == [20 + OVERSAMPLING] * passes
-    apply, widths = counted(A)
-    found_by(apply, 200, 10)
-    assert len(widths) == PASSES
-    apply, widths = counted(np.diag(0.3 ** np.arange(40.0)))  # which falls fast
-    found_by(apply, 40, 4)
-    assert len(widths) == 3
-
-
 def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_new_starts():
     A, values = powers(400, decay=0.99)
     apply, widths = counted(A)

@@ -43,14 +43,6 @@ def test_each_landmark_of_the_order_is_the_one_that_those_before_explain_least_o
         assert not np.delete(basis.P[:, j], basis.order[: j + 1]).any()
 
 
-def test_the_order_of_a_fit_gives_its_basis_on_another_machine():
-    W = Gaussian(1.5).gram(rows(3, 30, 4))
-    basis = basis_of(W, 1e-12, positive=True)
-    assert_allclose(basis_of(W, 1e-12, positive=True, order=basis.order).P, basis.P, atol=1e-12)
-    fewer = basis_of(W, 1e-12, positive=True, order=basis.order[:7])
-    assert_allclose(fewer.P, basis.P[:, :7], atol=1e-12)
-
-
 @pytest.mark.parametrize("positive", [True, False])
 def test_landmarks_that_repeat_at_any_scale_span_what_one_of_them_does(positive):
     W = Gaussian(1.5).gram(np.repeat(rows(3, 6, 4), 3, axis=0))
