@@ -186,3 +186,12 @@ def test_components_follow_the_rank_and_not_the_landmarks_of_the_start(no_gram):
         assert (model.solution.eigenvalues > 0).all()
         assert np.isfinite(model.solution.components).all()
     assert fitted(some_rows(300), method="exact", n_components=30, size=8, residual_tol=0.1).components == 30
+
+
+def test_commands_take_both_options_and_print_residuals(no_gram, tmp_path):
+    np.save(tmp_path / "rows.npy", some_rows(250))
+    command = ("fit", tmp_path / "rows.npy", tmp_path / "m.zarr", "--components", R)
+    shown = run(*command, "--refine", 4, "--residual-tol", 1e-3, "--size", 40)
+    assert shown.exit_code == 0, shown.output
+    assert re.search(r"largest relative residual: \S+ \(proven", shown.stdout)
+    assert "product 1: largest relative residual" in shown.stderr

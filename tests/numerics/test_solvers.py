@@ -158,16 +158,6 @@ def test_nystroem_of_an_indefinite_kernel_is_the_positive_part_of_c_w_inverse_c(
         assert solution.unexplained is None or size < 40
 
 
-def test_columns_of_an_indefinite_kernel_leave_negative_eigenvalues_out():
-    X, kernel = rows(0, 200, 8), Sigmoid(0.02, -2.0)  # all of whose leading eigenvalue is negative, uncentred
-    K = kernel(X, X)
-    values = np.linalg.eigvalsh(K)
-    assert values[0] < -10 * values[-1]
-    solution, _ = columns_fit(kernel, X, X[:60], 3, center=False)
-    assert_allclose(solution.eigenvalues, values[::-1][:3], rtol=0.5)  # where singular values begin with |values[0]|
-    assert_allclose(solution.negative, -1, rtol=1e-9)
-
-
 def test_an_indefinite_kernel_is_not_called_constant_and_its_ratios_sum_to_one_at_most():
     X = np.random.default_rng(0).normal(size=(50, 4))
     found = solvers.gram(Sigmoid(0.1, 1.0)(X, X), None, center=True, tolerance=1e-12, positive=False)
@@ -337,20 +327,16 @@ def test_values_are_lower_bounds_that_grow_with_each_product_and_converge_after_
 
 def test_products_stop_at_the_tolerance_and_residuals_are_the_true_ones():
     A, _ = powers(300)
-    steps = []
-    for tol in (1.0, 1e-1, 1e-3):
+    for tol in (1e-1, 1e-3):
         apply, widths = counted(A)
         found = found_by(apply, 300, 8, most=30, tol=tol)
         left = np.linalg.norm(A @ found.vectors - found.vectors * found.values, axis=0)
         assert_allclose(found.residuals, left / found.values, rtol=1e-5)
         assert found.residuals.max() <= tol
-        assert found.products == len(widths)
-        if found.products > 1:  # one less was not enough
-            less = found_by(apply, 300, 8, most=found.products - 1, tol=tol)
-            assert less.products == found.products - 1
-            assert less.residuals.max() > tol
-        steps.append(found.products)
-    assert 1 <= steps[0] <= steps[1] < steps[2] < 30
+        assert 1 < found.products == len(widths) < 30
+        less = found_by(apply, 300, 8, most=found.products - 1, tol=tol)  # one less was not enough
+        assert less.products == found.products - 1
+        assert less.residuals.max() > tol
     diagonal = 0.995 ** np.arange(120.0)  # so flat that more products are needed than blocks of 24 fit into R^120
     start = starting_block(120, 24, np.random.default_rng(0))
     found = leading_eigenpairs(lambda Q: diagonal[:, None] * Q, start, 4, most=40, tol=1e-6)
