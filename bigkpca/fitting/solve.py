@@ -211,8 +211,8 @@ def _by_sketch(rows: Rows, features: FeatureMap, shift: Array, spec: FitSpec, en
     found, action, digest = leading_by_passes(
         lambda Q: action_of(rows, features, shift, Q, spec.block_rows, engine), shift, count, spec, spec.center
     )
-    unexplained = features.unexplained(action.squares_about_zero(shift), action.weight)
+    added = features.unexplained(action.squares_about_zero(shift), action.weight)
     mean = action.mean(shift) if spec.center else np.zeros(features.size)
-    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, unexplained, tolerance)
+    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, added, tolerance)
     certificate = Certificate.of(len(solution.eigenvalues))
     return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": []})

@@ -82,13 +82,13 @@ class Solution:
 
 
 def spectrum(
-    values: Array, V: Array, mean: Array, sums: Any, components: Components, unexplained: float, tolerance: float
+    values: Array, V: Array, mean: Array, sums: Any, components: Components, added: float, tolerance: float
 ) -> Solution:
     """The solution from leading eigenpairs (values, V) of the scatter of random features, whose `sums`, the moments or
     an action, have the count, weight and trace of the rows."""
     rank = min(numerical_rank(values, tolerance), sums.count - bool(mean.any()))  # beyond it: rounding errors
-    variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + unexplained)
-    kept = values[:rank] + unexplained
+    variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + added)
+    kept = values[:rank] + added
     r = kept_components(kept, components, variance, sums.trace, 0.0)
     return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
 

@@ -85,21 +85,21 @@ class DrawnError:
 
 
 def error_of(
-    features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, unexplained: float = 0.0
+    features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, added: float = 0.0
 ) -> DrawnError:
-    """E of the drawn rows with K^ = Z diag(signs) Z' + unexplained I, in float32 or, if rounding matters, in float64."""
+    """E of the drawn rows with K^ = Z diag(signs) Z' + added I, in float32 or, if rounding matters, in float64."""
     p, roots = rows.probabilities, np.sqrt(rows.weights)
     if not len(rows.X):  # k(x, x) is 0 for all rows
         return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
     with np.errstate(over="ignore"):
         single, double = (features.in_precision(np.dtype(each)) for each in (np.float32, np.float64))
     few = np.linspace(0, len(rows.X) - 1, min(_COMPARED_ROWS, len(rows.X))).astype(np.intp)
-    given = coordinates, signs, rows.X[few], roots[few] / np.sqrt(p[few]), unexplained
+    given = coordinates, signs, rows.X[few], roots[few] / np.sqrt(p[few]), added
     exact, rounded = _error(double, *given)[0], _error(single, *given)[0]
     off = _SAFETY * len(rows.X) / len(few) * _norm(rounded - exact)
     if off <= _COARSE * _norm(exact) * len(rows.X) / len(few):
-        return DrawnError(*_error(single, coordinates, signs, rows.X, roots, unexplained), roots, p, off)
-    E, V = _error(double, coordinates, signs, rows.X, roots, unexplained)
+        return DrawnError(*_error(single, coordinates, signs, rows.X, roots, added), roots, p, off)
+    E, V = _error(double, coordinates, signs, rows.X, roots, added)
     largest = float(np.abs(V).max(initial=0.0)) * len(rows.X) / max(float(p.min(initial=1.0)), 2.0**-52)
     return DrawnError(E, V, roots, p, _SAFETY * 2.0**-50 * largest)
 
@@ -109,7 +109,7 @@ def _norm(A: Array) -> float:
 
 
 def _error(
-    features: FeatureMap, coordinates: Coordinates, signs: Array, X: Array, roots: Array, unexplained: float
+    features: FeatureMap, coordinates: Coordinates, signs: Array, X: Array, roots: Array, added: float
 ) -> tuple[Array, Array]:
     """E (m, m) and the features V (m, D) of rows X (m, d)."""
     rows, m = features.shifted(X), len(X)
@@ -126,7 +126,7 @@ def _error(
 
     Z = np.concatenate(in_parts(of_features, range(0, m, _TILE_ROWS))).astype(dtype, copy=False)
     signed = Z * signs.astype(dtype)
-    diagonal = kernel.diagonal(rows) - dtype.type(unexplained)
+    diagonal = kernel.diagonal(rows) - dtype.type(added)
 
     def of_tile(at: int) -> None:  # the rows of a tile to the left of the diagonal, and their transpose above it
         own = slice(at, min(at + _TILE_ROWS, m))

@@ -327,17 +327,17 @@ def nystroem_thesis(
 
 
 def plain(
-    moments: Moments, components: Components, *, unexplained: float = 0.0, center: bool, tolerance: float
+    moments: Moments, components: Components, *, added: float = 0.0, center: bool, tolerance: float
 ) -> Solution:
-    """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
+    """Kernel PCA as PCA of random features v, with K ≈ ZZ' + added · I:
 
-        scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
+        scatter = V Λ V',  components = V,  eigenvalues = Λ + added.
 
     The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc).
     """
     second, mean = about_the_mean(moments, center)
     values, V = _leading(second, components)
-    return spectrum(values, V, mean, moments, components, unexplained, tolerance)
+    return spectrum(values, V, mean, moments, components, added, tolerance)
 
 
 def add_strip(

@@ -124,8 +124,3 @@ class Span:
         basis = replace(basis, P=basis.P[:, directions], signs=basis.signs[directions])
         scatter = known.scatter[np.ix_(directions, directions)]
         return replace(self, basis=basis, coordinates=replace(known, mean=known.mean[directions], scatter=scatter))
-
-
-def span_of(W: Array, moments: Moments, tolerance: float, *, positive: bool) -> Span:
-    """The span of landmarks with Gram matrix W (l, l); see `basis_of`."""
-    return Span.of(basis_of(W, tolerance, positive=positive), moments)

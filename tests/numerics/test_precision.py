@@ -12,8 +12,8 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear
 from bigkpca.numerics.moments import FAR, shifted_sums
 from bigkpca.numerics.precision import Slack, bounds, in_single, kept_directions, measured_rows, rounding_of_rows
-from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
+from tests.numerics.fits import span_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning"),

@@ -14,7 +14,6 @@ from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmo
 from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, starting_block
-from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
 from tests.numerics.fits import (
@@ -26,6 +25,7 @@ from tests.numerics.fits import (
     plain_fit,
     rows,
     seeds,
+    span_of,
     thesis_fit,
 )
 
@@ -92,9 +92,9 @@ def test_data_without_variance_are_refused_unless_uncentred(fit):
                 fit(kernel, X, X[:5], components)
         if fit in (nystroem_fit, exact_fit):
             assert_allclose(fit(Gaussian(1.0), np.ones((20, 3)), np.ones((5, 3)), None, False)[0].eigenvalues, [20])
-    for unexplained in (0.0, 0.3):
+    for added in (0.0, 0.3):
         with pytest.raises(DataError, match="no direction varies in feature space"):
-            plain_fit(np.ones((20, 3)), 2, unexplained=unexplained)
+            plain_fit(np.ones((20, 3)), 2, added=added)
 
 
 def test_the_rank_is_found_where_rows_and_landmarks_repeat():
@@ -232,12 +232,12 @@ def test_what_features_leave_unexplained_is_added_to_eigenvalues_and_not_to_scor
     V = rows(0, n=30, d=6) * 0.3
     trace = float((V**2).sum()) + 30 * 0.2
     bare, scores = plain_fit(V, 3, trace=trace)
-    solution, same = plain_fit(V, 3, trace=trace, unexplained=0.2)
+    solution, same = plain_fit(V, 3, trace=trace, added=0.2)
     assert_allclose(solution.eigenvalues, bare.eigenvalues + 0.2, rtol=1e-12)
     assert_allclose(same, scores)
     assert_allclose(solution.total_variance, bare.total_variance)
     # More features than rows have no more components than rows.
-    assert len(plain_fit(rows(0, n=10, d=20), None, unexplained=0.3, tolerance=1e-30)[0].eigenvalues) == 9
+    assert len(plain_fit(rows(0, n=10, d=20), None, added=0.3, tolerance=1e-30)[0].eigenvalues) == 9
     K = V @ V.T + 0.2 * np.eye(30)
     assert_allclose(plain_fit(V, 3, False, 0.2, trace)[0].eigenvalues, np.linalg.eigvalsh(K)[::-1][:3], rtol=1e-9)
 

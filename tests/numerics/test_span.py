@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import DataError
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
-from bigkpca.numerics.span import basis_of, span_of
+from bigkpca.numerics.span import basis_of
 from tests.helpers import oracles
-from tests.numerics.fits import moments_of, rows
+from tests.numerics.fits import moments_of, rows, span_of
 
 
 @pytest.mark.parametrize(("kernel", "positive"), [(Gaussian(1.5), True), (Gaussian(1.5), False), (Sigmoid(2.0), False)])
