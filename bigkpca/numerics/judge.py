@@ -58,13 +58,12 @@ class DrawnError:
     def times(self, Q: Array) -> Array:
         """E Q (m, b), float64, from a product in the dtype of E."""
         Q = Q.astype(self.E.dtype, copy=False)
-        parts = in_parts(lambda at: self.E[at : at + _TILE_ROWS] @ Q, self._tiles())
-        return np.concatenate(parts).astype(np.float64, copy=False)
+        return self._in_tiles(lambda own: self.E[own] @ Q).astype(np.float64, copy=False)
 
     def squares_times(self, Q: Array) -> Array:
         """The squares of the entries of E, times Q (m, b)."""
         Q = Q.astype(self.E.dtype)
-        return np.concatenate(in_parts(lambda at: np.square(self.E[at : at + _TILE_ROWS]) @ Q, self._tiles()))
+        return self._in_tiles(lambda own: np.square(self.E[own]) @ Q)
 
     def scaled_times(self, Q: Array) -> Array:
         """F Q (m, b), float64."""
@@ -73,15 +72,11 @@ class DrawnError:
 
     def scores(self, mean: Array, components: Array) -> Array:
         """√w (v(x) - mean)'components of these rows, (m, r), float64."""
+        return self._in_tiles(lambda own: self.roots[own, None] * ((self.V[own] - mean) @ components))
 
-        def tile(at: int) -> Array:
-            own = slice(at, at + _TILE_ROWS)
-            return np.asarray(self.roots[own, None] * ((self.V[own] - mean) @ components))
-
-        return np.concatenate(in_parts(tile, self._tiles()))
-
-    def _tiles(self) -> range:
-        return range(0, max(len(self.E), 1), _TILE_ROWS)
+    def _in_tiles(self, function: Callable[[slice], Array]) -> Array:
+        starts = range(0, max(len(self.E), 1), _TILE_ROWS)
+        return np.concatenate(in_parts(lambda at: function(slice(at, at + _TILE_ROWS)), starts))
 
 
 def error_of(

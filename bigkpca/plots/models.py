@@ -68,10 +68,10 @@ def spectrum(
     fitted = model_of(model)
     most = None if n_components is None else _count("n_components", n_components)
     known, solution = fitted.certificate, fitted.solution
-    values, bounds, scale = solution.eigenvalues, (known.lower, known.upper, known.estimate), 1
+    values, shown, scale = solution.eigenvalues, known, 1
     if not eigenvalues:
-        values, bounds, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
-    values, low, high, estimate = (scale * each[:most] for each in (values, *bounds))
+        values, shown, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
+    values, low, high, estimate = (scale * each[:most] for each in (values, shown.lower, shown.upper, shown.estimate))
     x, least = np.arange(1, len(values) + 1), values[values > 0].min()
     axes = own_or_new(axes)
     axes.set_yscale("log")
