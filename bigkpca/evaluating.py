@@ -22,9 +22,9 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
     MOST_RESTORED,
     MOST_VALUES,
-    Reconstruction,
+    Lost,
     captured,
-    reconstruction,
+    lost_by_both,
     some_held_out,
     spread,
 )
@@ -63,8 +63,8 @@ def evaluate_rows(
         few = X[spread(len(X), max(1, MOST_VALUES // model.columns))]
         Y, seen = model.projecting(len(few))(few), fitted_to(model, rows.fingerprint)
         found = captured(features, few, Y, seen=seen)
-        restored = None if found is None else reconstructed(model, few, Y, seen=seen)
-    return replace(result, captured=found, lost=None if restored is None else restored.lost)
+        lost = None if found is None else _lost(model, few, Y, seen)
+    return replace(result, captured=found, lost=lost)
 
 
 def fitted_to(model: Model, fingerprint: Callable[[], dict[str, Any]]) -> bool | None:
@@ -78,19 +78,17 @@ _LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def reconstructed(model: Model, X: Array, Y: Array, *, seen: bool | None = True) -> Reconstruction | None:
-    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, s), s >= r, beside linear PCA of the others.
-
-    None for models without pre-images, and for rows that do not vary.
-    """
+def _lost(model: Model, X: Array, Y: Array, seen: bool | None) -> Lost | None:
+    """What pre-images lose of up to 500 of the held-out rows of X (m, d) with scores Y (m, r), beside linear PCA of the
+    others. None for models without pre-images, and for rows that do not vary."""
     if model.decoder is None:
         return None
     most = min(MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns))
     numbers = some_held_out(len(X), max(_LEAST_RESTORED, most))
     if not len(numbers):
         return None
-    restored = model.reconstructing(len(numbers))(Y[numbers, : model.components], None).rows
-    return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
+    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
+    return lost_by_both(model.features, X, numbers, restored, r=model.components, seen=seen)
 
 
 def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine) -> float:

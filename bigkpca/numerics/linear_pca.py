@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -142,33 +141,22 @@ class Lost:
     seen: bool | None = True
 
 
-class Reconstruction(NamedTuple):
-    """Held-out rows with these numbers (k,), as their pre-images and linear PCA restore them, (k, d), in the units of
-    the data; `by_pca` is None like `lost.by_pca`."""
-
-    lost: Lost
-    numbers: Array
-    by_preimages: Array
-    by_pca: Array | None
-
-
-def reconstruction(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool | None = True
-) -> Reconstruction | None:
-    """Those of the rows X (m, d) with these numbers (k,), as their pre-images (k, d) and PCA of r components restore
-    them. None if all rows are held out, or do not vary."""
+def lost_by_both(
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, *, r: int, seen: bool | None = True
+) -> Lost | None:
+    """What is lost where pre-images (k, d), and PCA of r components, stand for the rows of X (m, d) with these numbers
+    (k,). None if all rows are held out, or do not vary."""
     of_preimages = share_lost(features, X, numbers, by_preimages)
     if of_preimages is None:
         return None
     by_pca = restored_by_pca(features, X, numbers, r)
     of_pca = None if by_pca is None else share_lost(features, X, numbers, by_pca)
-    lost = Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
-    return Reconstruction(lost, numbers, by_preimages, by_pca)
+    return Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
 
 
 def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
     """The squared distance of those of the rows X (m, d) with these numbers (k,) from the restored ones (k, d), over
-    their squared distance from the mean of the other rows, in the units of the model. None as for `reconstruction`."""
+    their squared distance from the mean of the other rows, in the units of the model. None as for `lost_by_both`."""
     others, judged, origin = _split(features, X, numbers)
     total = float(np.sum((judged - others.mean(axis=0)) ** 2)) if len(others) else 0.0
     return float(np.sum((judged - features.shifted(restored) + origin) ** 2)) / total if total > 0 else None
