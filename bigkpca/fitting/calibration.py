@@ -22,8 +22,8 @@ from bigkpca.spec import FitSpec
 
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows, Array]:
-    """The rows that are fitted, and the numbers of the others: the calibration rows, at most half of all, drawn with
-    equal chances from the rows of positive weight, or the last rows. Raises SpecError if there are fewer than three."""
+    """The rows that are fitted, and the numbers of the calibration rows: at most half of all, drawn with equal chances
+    from the rows of positive weight, or the last ones. Raises SpecError if there are fewer than three rows."""
     count = spec.calibration_rows
     if not count:
         return rows, NO_ROWS
@@ -54,15 +54,14 @@ def calibration_rows_with(
     """The new rows that are added to a model, and the calibration rows X (c, d) of old and new rows together: as many
     as before, of which each new row, in proportion to the weights, replaces a random one, or the oldest if they are the
     `last` ones. None for a model without calibration."""
-    held = model.calibration
+    held, sums = model.calibration, model.sums
     if held is None:
         return rows, None
-    assert model.sums is not None
-    (n, new), sums = number_and_weight(rows), model.sums
+    assert sums is not None
+    n, new = number_and_weight(rows)
     old = sums.weight * (1 + held.count / sums.count)  # with the rows that are set aside
-    stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
-    expected = held.count * new / (old + new)
-    count = min(int(expected + stream.random()), n // 2)
+    stream = random_stream(seed, CALIBRATION, sums.count << 32)
+    count = min(int(held.count * new / (old + new) + stream.random()), n // 2)
     if last:
         numbers, kept = np.arange(n - count, n), np.arange(count, held.count)
     else:

@@ -103,8 +103,8 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, set_aside: Array =
 def drawn_numbers(
     rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
 ) -> tuple[Array, float]:
-    """The numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their
-    weights or, if those are positive, with `equal` chances; and the weight of all rows."""
+    """The numbers of at most `count` rows, drawn one after the other in proportion to their weights or, if those are
+    positive, with `equal` chances; and the weight of all rows."""
     if rows.weights is None:
         n = rows.shape[0]
         return random_stream(seed, purpose).choice(n, min(count, n), replace=False), n
@@ -166,8 +166,8 @@ def _shifted_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Column
 
 
 def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
-    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
-    one for each column; None without either. Raises DataError for a variance that overflows."""
+    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`;
+    None without either. Raises DataError for a variance that overflows."""
     if moments is None and spec.column_weights is None:
         return None
     scale: Any = 1.0
@@ -187,12 +187,11 @@ def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array 
 def _distances(sample: Sample, columns: Columns, spec: FitSpec) -> tuple[Array, Array | None]:
     """Distances of sampled pairs, and their weights, in units of the standardised and weighted columns. Raises
     DataError naming a column that makes them over- or underflow."""
-    scaled = _scaled(sample, columns)
-    limits, d = np.finfo(np.float64), scaled.shape[1]
+    scaled, limits = _scaled(sample, columns), np.finfo(np.float64)
+    least, most = 0.0, float(limits.max / scaled.shape[1])
     if spec.distance == "sqeuclidean":
-        _check_sizes(sample.rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
-    else:
-        _check_sizes(sample.rows, scaled, spec, 0, float(limits.max / d / 2))
+        least, most = float(np.sqrt(limits.tiny)), float(np.sqrt(most))
+    _check_sizes(sample.rows, scaled, spec, least, most / 2)
     return bandwidth.weighted_pairs(scaled, spec.distance, random_stream(spec.random_state, PAIRS), sample.shares)
 
 
@@ -202,8 +201,7 @@ def _scaled(sample: Sample, columns: Columns) -> Array:
 
 
 def rounded(mean: Array, rows: Rows) -> Array:
-    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error; finite also where
-    the sum of a column overflows."""
+    """A mean in the precision of the data, so that subtracting it adds no rounding error; finite if sums overflow."""
     return np.nan_to_num(mean.astype(np.result_type(rows.dtype, np.float32))).astype(np.float64)
 
 

@@ -123,14 +123,6 @@ def assert_bounds_hold(model, X):
     assert (found.upper >= exact * (1 - 1e-9)).all()
 
 
-@pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
-def test_bounds_of_a_merged_model_hold_for_all_rows(X):
-    assert_bounds_hold(merge(in_parts(X, 80, 200, landmarks="uniform"), ENGINE), X)
-    indefinite = merge(in_parts(X, 80, 200, kernel=kernels.Sigmoid(gamma=0.001, coef0=0.1)), ENGINE).certificate
-    assert not indefinite.proven
-    assert np.isfinite(indefinite.missed).all()
-
-
 def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):
     far = X[:100] * 0.2 + 1000  # alike among themselves, and like no landmark
     model = fitted(X[100:200])

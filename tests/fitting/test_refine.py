@@ -152,29 +152,6 @@ def test_options_that_make_no_sense_are_refused(no_gram):
             FitSpec.checked(**options)
 
 
-@pytest.mark.bits
-@other_engines
-@pytest.mark.parametrize(
-    ("options", "dtype", "chunk"),
-    [
-        ({"method": "exact"}, "f4", 30),  # no part of a strip
-        pytest.param({"method": "exact"}, "f8", 64, marks=pytest.mark.full),
-        pytest.param({"refine": 2, "standardize": True}, "f4", 64, marks=pytest.mark.full),
-    ],
-)
-def test_models_are_the_same_bytes_everywhere(engine, options, dtype, chunk, no_gram, tmp_path):
-    path = str(tmp_path / "rows.zarr")
-    zarr.create_array(path, shape=(300, 5), dtype=dtype, chunks=(chunk, 5))[:] = some_rows(300)
-    for name, runs in (("one", Engine(threads=1)), ("other", engine)):
-        model = fitted(path, runs, **options)
-        save(model, tmp_path / name)
-    assert tree_bytes(tmp_path / "one") == tree_bytes(tmp_path / "other")
-    loaded = load_model(str(tmp_path / "other"))
-    assert_array_equal(scores(loaded, path), scores(model, path))
-    assert_array_equal(loaded.certificate.residuals, model.certificate.residuals)
-    assert FitSpec.of(loaded) == FitSpec.checked(**OPTIONS | options)
-
-
 @pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
 def test_components_follow_the_rank_and_not_the_landmarks_of_the_start(no_gram):
     of_rank_five = {"method": "exact", "kernel": "linear", "dtype": "float32", "n_components": 10}
