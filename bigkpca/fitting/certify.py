@@ -67,8 +67,8 @@ def of_sums(
         if trace_error < -coarse:
             raise RoundingError(
                 f"the landmarks explain {1 - trace_error / moments.trace:.9g} of Σ k(x, x), more than all of it: "
-                "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise "
-                "columns of very different size, or omit psd=True from a kernel function"
+                "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or "
+                "standardise columns of very different size, or omit psd=True from a kernel function"
             )
         trace_error = min(max(trace_error, 0.0) + coarse, moments.trace)
         missed = judge.missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))

@@ -304,8 +304,9 @@ def _warn_if_far(earlier: float, more: BlockSums, where: str) -> None:
     assert drawn is not None  # a pass draws some
     if len(drawn.landmarks) and drawn.total > max(_MORE * earlier, _LEAST_FAR) * trace:
         warn(
-            f"{where}: these rows are far from all landmarks: a part of these leaves {drawn.total / trace:.1%} of their "
-            f"Σ k(x, x), compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so "
-            "components of these rows are missing: fit again on a dataset with all rows, or add rows in random order",
+            f"{where}: these rows are far from all landmarks: a part of these leaves {drawn.total / trace:.1%} of "
+            f"their Σ k(x, x), compared with {earlier:.1%} for earlier rows. Adding rows does not change the "
+            "landmarks, so components of these rows are missing: fit again on a dataset with all rows, or add rows in "
+            "random order",
             FarRowsWarning,
         )

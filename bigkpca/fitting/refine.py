@@ -78,7 +78,12 @@ def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, e
 
 
 def _eigenpairs(
-    product: Callable[[Array], Array], block: Array, trace: float, dtype: np.dtype[Any], spec: FitSpec, progress: Progress
+    product: Callable[[Array], Array],
+    block: Array,
+    trace: float,
+    dtype: np.dtype[Any],
+    spec: FitSpec,
+    progress: Progress,
 ) -> tuple[Solution, Ritz]:
     """Exact eigenpairs by products B -> K B from the span of a block (n, b); `trace` is tr(K)."""
     assert isinstance(spec.n_components, int)
