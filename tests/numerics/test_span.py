@@ -53,16 +53,6 @@ def test_landmarks_that_repeat_at_any_scale_span_what_one_of_them_does(positive)
         assert basis_of(scale * W, 1e-12, positive=positive).P.shape == (18, 6)
 
 
-def test_columns_that_are_kept_span_a_part():
-    X = rows(3, 120, 4)
-    moments, _ = moments_of(KernelRows(Gaussian(1.5), np.zeros(4), X[:30]), X)
-    span = span_of(Gaussian(1.5).gram(X[:30]), moments, 1e-12, positive=True)
-    fewer, P = span.keep(np.array([0, 3, 4, 20])), span.basis.P[:, [0, 3, 4, 20]]
-    assert_array_equal(fewer.basis.P, P)
-    assert_allclose(fewer.coordinates.scatter, P.T @ moments.scatter @ P, atol=1e-9)
-    assert_allclose(fewer.trace_error, moments.trace - np.trace(P.T @ moments.about_zero @ P), rtol=1e-9)
-
-
 def test_without_a_positive_eigenvalue_nothing_is_spanned():
     for W in (np.zeros((3, 3)), -np.eye(2)):
         for positive in (True, False):
