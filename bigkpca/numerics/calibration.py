@@ -104,17 +104,6 @@ class Calibration:
         What the components leave out of each.
     limit : Limit or None
         That of a detector, if one was fitted to the rows.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> own, new = rng.normal(size=(2, 4000, 1))
-    >>> residual = np.ones(4000)
-    >>> calibration = Calibration(own, np.ones(1), own, residual)
-    >>> calibration.drift(calibration.counted(new, residual)).figure
-    0.0
-    >>> round(calibration.drift(calibration.counted(new + 1, residual)).figure, 2)  # the distributions are 0.38 apart
-    0.33
     """
 
     shapes: ClassVar[dict[str, Shape]] = {

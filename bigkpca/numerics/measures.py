@@ -40,11 +40,6 @@ def vector_agreement(U: Array, approximation: Array) -> Array:
     """|u_j'u^_j|, (r,), of columns scaled to unit norm: 1 for equal directions, 0 for orthogonal ones.
 
     U and `approximation`, both (n, r), are eigenvectors or scores, in columns of any length.
-
-    Examples
-    --------
-    >>> vector_agreement(np.array([[1.0], [0.0]]), np.array([[-3.0], [4.0]]))
-    array([0.6])
     """
     products = np.abs(np.einsum("ij,ij->j", U, approximation))
     return np.asarray(products / (np.linalg.norm(U, axis=0) * np.linalg.norm(approximation, axis=0)))
@@ -55,11 +50,6 @@ def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
 
     Eigenvalues missing from the `approximation` (q,) count as zero; those beyond r are ignored. Source:
     `docs/numerics.md`, section 19.
-
-    Examples
-    --------
-    >>> eigenvalue_error(np.array([4.0, 2.0]), np.array([3.0]))
-    0.625
     """
     found = np.zeros(len(eigenvalues))
     found[: len(approximation)] = approximation[: len(eigenvalues)]
@@ -91,11 +81,6 @@ def leverage(scores: Array, eigenvalues: Array) -> Array:
 
     `scores` (b, r) are Y, for any rows, and `eigenvalues` (r,) are lambda, positive. Over all n fitted rows the
     leverage scores add up to r. Source: Mohri and Talwalkar (2011), *AISTATS*.
-
-    Examples
-    --------
-    >>> leverage(np.array([[2.0], [0.0]]), np.array([4.0]))
-    array([1., 0.])
     """
     return np.asarray(np.einsum("ij,j->i", scores.astype(np.float64) ** 2, 1 / eigenvalues))
 
@@ -113,11 +98,6 @@ def matrix_error(K: Array, approximation: Array, rank: int) -> float:
 
     K and `approximation`, K^, are (n, n), K symmetric; `rank` is k. Never negative for K^ of rank k. Needs all
     eigenvalues of K, n³ operations.
-
-    Examples
-    --------
-    >>> matrix_error(np.diag([3.0, 2.0, 1.0]), np.diag([3.0, 0.0, 0.0]), 1)
-    0.0
     """
     return float(np.linalg.norm(K - approximation)) - best_error(K, rank)
 
