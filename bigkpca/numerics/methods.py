@@ -31,7 +31,7 @@ class Method(ABC):
     """The solver for a feature map, from the moments of features to components and eigenvalues."""
 
     name: ClassVar[str]  # in options and files
-    landmarks: ClassVar[bool]  # whether features are kernels with landmarks, and not random
+    landmarks: ClassVar[bool] = True  # whether features are kernels with landmarks, and not random
     exact: ClassVar[bool] = False  # whether every row is a landmark
     principal: ClassVar[bool] = False  # whether features are those of principal axes, which need one more pass
 
@@ -126,7 +126,6 @@ class ColumnSampling(Method):
     """
 
     name: ClassVar[str] = "columns"
-    landmarks: ClassVar[bool] = True
     uniform: ClassVar[bool] = True
 
     def solve(
@@ -149,7 +148,6 @@ class Exact(Method):
     """
 
     name: ClassVar[str] = "exact"
-    landmarks: ClassVar[bool] = True
     exact: ClassVar[bool] = True
 
     def solve(
@@ -181,7 +179,6 @@ class Nystroem(Method):
     """
 
     name: ClassVar[str] = "nystroem"
-    landmarks: ClassVar[bool] = True
     form: Literal["orthogonal", "thesis"] = "orthogonal"
     rank: int | None = None
 
