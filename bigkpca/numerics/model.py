@@ -245,12 +245,6 @@ class Model(ShowsSummary):
         assert self.decoder is not None
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
 
-    def residual(self, X: Array) -> Array:
-        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit."""
-        step, given = 1024, self.expansion()
-        tiles = (X[start : start + step] for start in range(0, len(X), step))
-        return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
-
     def check_residuals(self) -> None:
         """Raise SpecError if k(x, x) of a row is not known."""
         if self.features.precomputed:
