@@ -185,7 +185,6 @@ def judged_on(held_out: int, seen: bool | None) -> str:
     return f"{held_out:,} rows that were left out of {of}"
 
 
-
 def spread(m: int, most: int) -> Array:
     """The numbers of at most `most` of m rows, evenly spaced and ascending."""
     return np.linspace(0, m - 1, min(m, most)).astype(np.intp)

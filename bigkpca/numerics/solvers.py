@@ -326,9 +326,7 @@ def nystroem_thesis(
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
-def plain(
-    moments: Moments, components: Components, *, added: float = 0.0, center: bool, tolerance: float
-) -> Solution:
+def plain(moments: Moments, components: Components, *, added: float = 0.0, center: bool, tolerance: float) -> Solution:
     """Kernel PCA as PCA of random features v, with K ≈ ZZ' + added · I:
 
         scatter = V Λ V',  components = V,  eigenvalues = Λ + added.

@@ -5,19 +5,14 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.methods import METHODS
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import model_digest
 from tests.data.cases import case
 from tests.fitting.cases import not_uniform
 from tests.helpers.fits import fit, scores

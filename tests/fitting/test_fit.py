@@ -1,6 +1,5 @@
 """Fits of rows in memory: what they are equal to, and rows and options that they refuse."""
 
-import re
 
 import numpy as np
 import pytest
@@ -8,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
-from bigkpca.errors import DataError, FewerComponentsWarning, IndefiniteKernelWarning, MemoryLimitError, SpecError
+from bigkpca.errors import DataError, FewerComponentsWarning, MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.fit import fit_rows

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigkpca import KernelPCA, kernels
+from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning
 from bigkpca.execution.engine import Engine

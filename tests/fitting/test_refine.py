@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 import pytest
-import zarr
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from bigkpca import kernels, methods
 from bigkpca.data.rows import ArrayRows
@@ -15,12 +14,8 @@ from bigkpca.execution.engine import Engine
 from bigkpca.fitting.refine import _error_of_kernels
 from bigkpca.numerics.features import Columns
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import load_model
-from bigkpca.workflows.fit import save
-from tests.fitting.cases import other_engines
 from tests.helpers import oracles
 from tests.helpers.commands import run
-from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
 

@@ -1,10 +1,8 @@
 """Weighted rows: fits with weights are those of repeated and of absent rows, and certificates hold for them."""
 
-import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from scipy.sparse import csr_array
 
 from bigkpca import KernelPCA, kernels
 from bigkpca.data.blocks import Block

@@ -6,7 +6,7 @@ import pytest
 
 from bigkpca import methods
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
+from bigkpca.errors import MemoryLimitError, ToleranceWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit, worker_bytes
 from bigkpca.fitting.fit import fit_rows

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import bigkpca
 from bigkpca import KernelPCA
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,6 @@ from bigkpca.errors import (
     RoundingWarning,
     ToleranceWarning,
 )
-from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
 
 

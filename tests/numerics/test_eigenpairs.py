@@ -1,12 +1,10 @@
 """Signs of components follow those of an earlier solution."""
 
 import numpy as np
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from bigkpca.numerics import eigenpairs
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.kernels import Gaussian
-from tests.numerics.fits import nystroem_fit, rows
 
 
 def test_without_landmarks_signs_follow_the_components_themselves():

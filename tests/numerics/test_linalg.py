@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse.linalg
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca import KernelPCA, kernels
+from bigkpca import KernelPCA
 from bigkpca.errors import DataError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics import linalg, solvers
+from bigkpca.numerics import linalg
 from bigkpca.numerics.linalg import (
     aligned,
     all_aligned,
@@ -26,7 +24,6 @@ from bigkpca.numerics.linalg import (
 from tests.helpers import oracles
 from tests.helpers.askew import ASKEW, Held, Pair, in_order, misaligned
 from tests.helpers.oracles import matrix_with
-from tests.numerics.fits import seeds
 
 SPECTRUM = np.array([5.0, 3.0, 3.0, 1.0, 1e-3, 0.0, -0.5])
 N, R = 300, 12

@@ -9,10 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import DataError
 from bigkpca.numerics import solvers
-from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.methods import ColumnSampling, Nystroem, RandomFeatures
-from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, starting_block
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
@@ -20,12 +17,10 @@ from tests.numerics.fits import (
     centred_or_not,
     columns_fit,
     exact_fit,
-    moments_of,
     nystroem_fit,
     plain_fit,
     rows,
     seeds,
-    span_of,
     thesis_fit,
 )
 
