@@ -16,12 +16,7 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import BlockSums, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.calibration import (
-    calibrated,
-    calibration_rows_with,
-    joint_calibration_rows,
-    without_calibration,
-)
+from bigkpca.fitting.calibration import calibrated, calibration_rows_with, joint_calibration_rows, without_calibration
 from bigkpca.fitting.fit import columns_recorded, devices_recorded
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import warn_if_fewer, warn_of

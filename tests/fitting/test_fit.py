@@ -1,6 +1,5 @@
 """Fits of rows in memory: what they are equal to, and rows and options that they refuse."""
 
-
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler

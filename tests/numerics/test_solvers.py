@@ -13,16 +13,7 @@ from bigkpca.numerics.kernels import Cosine, Gaussian, Linear, Polynomial, Sigmo
 from bigkpca.numerics.solvers import OVERSAMPLING, PASSES, block_action, leading_eigenpairs, starting_block
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
-from tests.numerics.fits import (
-    centred_or_not,
-    columns_fit,
-    exact_fit,
-    nystroem_fit,
-    plain_fit,
-    rows,
-    seeds,
-    thesis_fit,
-)
+from tests.numerics.fits import centred_or_not, columns_fit, exact_fit, nystroem_fit, plain_fit, rows, seeds, thesis_fit
 
 FITS = [exact_fit, nystroem_fit, columns_fit, thesis_fit]
 
