@@ -78,12 +78,7 @@ def _check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str]
 
 
 def fit_like(
-    rows: Rows,
-    like: Model,
-    spec: FitSpec,
-    engine: Engine,
-    limit: int | None,
-    identity: dict[str, Any] | None = None,
+    rows: Rows, like: Model, spec: FitSpec, engine: Engine, limit: int | None, identity: dict[str, Any] | None = None
 ) -> Model:
     """Fit rows with the features of `like`, in one pass; `spec` is that of `spec_like`. The sums are about the same
     vector as those of `like`, so they add up to those of a fit of all rows. Raises and warns as a fit does."""
