@@ -187,11 +187,12 @@ def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array 
 def _distances(sample: Sample, columns: Columns, spec: FitSpec) -> tuple[Array, Array | None]:
     """Distances of sampled pairs, and their weights, in units of the standardised and weighted columns. Raises
     DataError naming a column that makes them over- or underflow."""
-    scaled, limits = _scaled(sample, columns), np.finfo(np.float64)
-    least, most = 0.0, float(limits.max / scaled.shape[1])
+    scaled = _scaled(sample, columns)
+    limits, d = np.finfo(np.float64), scaled.shape[1]
     if spec.distance == "sqeuclidean":
-        least, most = float(np.sqrt(limits.tiny)), float(np.sqrt(most))
-    _check_sizes(sample.rows, scaled, spec, least, most / 2)
+        _check_sizes(sample.rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
+    else:
+        _check_sizes(sample.rows, scaled, spec, 0, float(limits.max / d / 2))
     return bandwidth.weighted_pairs(scaled, spec.distance, random_stream(spec.random_state, PAIRS), sample.shares)
 
 
