@@ -4,10 +4,27 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import bigkpca
 from bigkpca import KernelPCA
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))
+
+
+def test_rows_that_are_no_numbers(tmp_path):
+    words = np.array(["abc", "de", "fghij"], dtype=object)
+    text = r"the array contains the text 'abc' at \[0(, 0)?\] \(counted from 0\): rows must be numbers.* --categorical"
+    kpca = KernelPCA(2, size=20).fit(X)
+    for rows, message in (
+        (words, text),
+        ([[word] for word in words], text),
+        ([[1.0, 2.0], [3.0]], "the rows do not form an array, since they differ in length"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bigkpca.fit(rows, tmp_path / "m.zarr", n_components=2, size=20)
+        with pytest.raises(ValueError, match=message):
+            bigkpca.transform(kpca.model_, rows, tmp_path / "s.zarr")
+    assert not list(tmp_path.iterdir())
 
 
 def test_texts_of_numbers_are_numbers():
