@@ -34,15 +34,6 @@ def table(tmp_path_factory):
     return folder / "t.zarr"
 
 
-def by_hand(rows, weight=1.0):
-    """x, the four columns of 0 and 1, y and a constant column, standardised plainly."""
-    found = rows - rows.mean(axis=0)
-    found[:, [0, 5]] /= found[:, [0, 5]].std(axis=0)
-    shares = rows[:, 1:5].mean(axis=0)
-    found[:, 1:5] *= weight / np.sqrt(1 - np.sum(shares**2))
-    return found
-
-
 def values(path):
     return open_rows(path).block(0, N)
 
@@ -82,13 +73,6 @@ def test_a_column_of_categories_has_the_mean_squared_distance_of_a_number(table)
     assert pairs[6] == 0  # the constant one
     assert len(set(model.features.scale[1:5])) == 1
     assert model.features.scale[6] == 1
-
-
-@pytest.mark.parametrize("weight", [pytest.param(1.0, marks=pytest.mark.full), 3.0])
-def test_standardised_categories_are_those_divided_by_hand(table, weight):
-    names = {"column_weights": {"kind": weight}} if weight != 1 else {}
-    one, other = fit(str(table), **OPTIONS, standardize=True, **names), fit(by_hand(values(table), weight), **OPTIONS)
-    assert_allclose(one.solution.eigenvalues, other.solution.eigenvalues, rtol=1e-6)
 
 
 @pytest.mark.parametrize("more", [{"standardize": True}, {"kernel": "polynomial"}, {"method": "rff-pca"}], ids=str)
@@ -162,12 +146,6 @@ def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):
         bigkpca.merge([kpca, other])
     with pytest.raises(SpecError, match=r"column_weights=.*must not change"):
         bigkpca.fit(table, tmp_path / "m.zarr", like=kpca, column_weights={"kind": 3})
-
-
-def test_lengths_are_those_of_weighted_columns(table):
-    rows, weights = values(table), {"kind": 4.0}
-    found = bigkpca.sigma(table, standardize=True, column_weights=weights)["median"].sigma
-    assert found == pytest.approx(bigkpca.sigma(by_hand(rows, 4.0))["median"].sigma, rel=1e-5)
 
 
 def test_weights_of_kernels_that_do_not_take_them_are_refused():

@@ -133,17 +133,6 @@ def test_distances_of_no_space_give_the_positive_part_and_a_warning():
     assert_allclose(model.solution.total_variance, spectrum[spectrum > 0].sum(), rtol=1e-9)
 
 
-@pytest.mark.parametrize("center", [True, False])
-def test_a_diagonal_of_either_sign_is_kept_to_its_positive_part(center):
-    signs = np.where(np.arange(N) % 3, 1.0, -1.0)
-    given = K * signs[:, None] + signs * K  # indefinite, with a diagonal of both signs
-    with pytest.warns(IndefiniteKernelWarning):
-        model = fitted(given, center=center)
-    expected = leading(given, center=center)
-    assert_allclose(model.solution.eigenvalues, expected, rtol=1e-9)
-    assert_allclose(np.square(scores(model, given)).sum(axis=0), expected, rtol=1e-6)
-
-
 def test_single_precision_makes_no_matrix_indefinite():
     for sigma in (2.5, 30.0, 300.0):
         given = kernels.Gaussian(sigma).gram(X[:N]).astype(np.float32)
@@ -194,9 +183,7 @@ MISTAKES = {
         with_entry(201, 77, K[201, 77] + 0.25),
         r"is not symmetric: entry \((201, 77|77, 201)\) is [\d.e-]+, entry \((77, 201|201, 77)\) is [\d.e-]+ \(counted",
     ),
-    "the first entries": (with_entry(0, 1, K[0, 1] - 0.01), r"not symmetric: entry \((0, 1|1, 0)\)"),
     "the last entry": (with_entry(N - 1, 0, K[N - 1, 0] - 0.01), rf"not symmetric: entry \(({N - 1}, 0|0, {N - 1})\)"),
-    "swapped rows": (K[[1, 0, *range(2, N)]], r"is not symmetric: entry .* store \(K \+ K\.T\) / 2"),
     "row of zeros": (ROW_OF_ZEROS, r"entry \(5, 5\) is 0|entry \(5, \d+\) is 0, entry"),
     "NaN": (with_entry(150, 250, np.nan), "row 150, column 250 is NaN"),
     "zero diagonal": (with_entry(9, 9, 0), r"entry \(9, 9\) is 0, but others in its row are not"),
@@ -204,8 +191,6 @@ MISTAKES = {
         1 - K,
         r"no entry is negative, as in a matrix of distances D: convert distances .* exp\(-D² .*, or with -D² / 2",
     ),
-    "distances, up to rounding": (1 + 1e-9 - K, "as in a matrix of distances D"),
-    "zeros": (np.zeros((N, N)), "no direction varies|nothing to project on"),
     "constant": (np.full((N, N), 3.0), "no direction varies"),
     "negative": (-K, "has no positive eigenvalue, and -.* kernel values must be large for similar rows"),
     "huge": (K * 1e300, "overflow"),
@@ -298,11 +283,10 @@ def test_scikit_learn_contract():
 
 
 def test_the_tag_says_that_input_is_pairwise_however_the_kernel_is_typed():
-    expected = fitted(K).solution
-    for name in ("PRECOMPUTED", kernels.Precomputed()):
-        given = KernelPCA(**OPTIONS | {"kernel": name})
+    for kernel in ("PRECOMPUTED", kernels.Precomputed()):
+        given = KernelPCA(**OPTIONS | {"kernel": kernel})
         assert get_tags(given).input_tags.pairwise
         assert not hasattr(given, "score")
-        assert_array_equal(given.fit(K).model_.solution.components, expected.components)
+        assert_array_equal(given.fit(K).model_.solution.components, fitted(K).solution.components)
     for kernel in ("gaussian", "no kernel", kernels.Linear(), np.dot):
         assert not get_tags(KernelPCA(kernel=kernel)).input_tags.pairwise

@@ -1,5 +1,7 @@
 """Each method in one call, as the tests of solvers use it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import strategies as st
@@ -41,7 +43,7 @@ def span_of(W, moments, tolerance, *, positive):
     return Span.of(basis_of(W, tolerance, positive=positive), moments)
 
 
-def landmark_fit(method, kernel, X, landmarks, components, center):
+def landmark_fit(method, kernel, X, landmarks, components, center=True):
     """(solution, scores of X) of a method with landmarks, in their dtype."""
     features = KernelRows(kernel, np.zeros(X.shape[1]), landmarks)
     moments, V = moments_of(features, X)
@@ -51,12 +53,7 @@ def landmark_fit(method, kernel, X, landmarks, components, center):
     return solution, (V - solution.mean) @ solution.components
 
 
-def nystroem_fit(kernel, X, landmarks, components, center=True):
-    return landmark_fit(Nystroem(), kernel, X, landmarks, components, center)
-
-
-def columns_fit(kernel, X, landmarks, components, center=True):
-    return landmark_fit(ColumnSampling(), kernel, X, landmarks, components, center)
+nystroem_fit, columns_fit = partial(landmark_fit, Nystroem()), partial(landmark_fit, ColumnSampling())
 
 
 def thesis_fit(kernel, X, landmarks, components, center=True, rank=None):
