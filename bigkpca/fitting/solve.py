@@ -182,7 +182,11 @@ def _negative_on_few(features: FeatureMap, probes: Array, center: bool) -> float
         K = features.kernel.gram(features.shifted(probes).astype(np.float64))
     if not np.isfinite(K).all():
         return 0.0
-    least, largest = eigenpairs.least_and_largest(K, center)
+    if center:
+        K = K - K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+    values = np.linalg.eigvalsh(K)
+    least, largest = float(values[0]), float(values[-1])
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 

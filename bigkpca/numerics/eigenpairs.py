@@ -137,13 +137,6 @@ def negative_share(values: Array) -> float:
     return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
 
 
-def least_and_largest(K: Array, center: bool) -> tuple[float, float]:
-    """The least and the largest eigenvalue of a Gram matrix K (m, m), float64, or of the centred one."""
-    H = K - K.mean(axis=0) if center else K
-    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
-    return float(values[0]), float(values[-1])
-
-
 def at_least_its_parts(variance: float, values: Array) -> float:
     """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, or by the dropped negative
     part of an indefinite kernel."""
