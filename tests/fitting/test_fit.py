@@ -12,23 +12,11 @@ from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.sample import sample_lengths
 from bigkpca.spec import FitSpec, resolve
-from bigkpca.storage.models import load_model
 from tests.fitting.cases import every_method
 from tests.fitting.cases import fitted as fit_small
 from tests.helpers import oracles
-from tests.helpers.fits import OPTIONS, fit, scores
+from tests.helpers.fits import fit, scores
 from tests.helpers.progress import Recorder
-
-
-@pytest.mark.parametrize("engine", ["synchronous", pytest.param("processes", marks=pytest.mark.full)], indirect=True)
-def test_values_that_are_not_finite_are_refused_by_fit_and_transform(engine, digits, model):
-    for value in (np.nan, np.inf, -np.inf):
-        bad = digits.astype(np.float32)
-        bad[1234, 5] = value
-        with pytest.raises(DataError, match="row 1234, column 5 is"):
-            fit(bad, engine, **OPTIONS)
-        with pytest.raises(DataError, match="row 1234, column 5 is"):
-            scores(load_model(model), bad, engine)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8])
