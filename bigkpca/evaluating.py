@@ -20,9 +20,9 @@ from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.linear_pca import (
     MOST_RESTORED,
     MOST_VALUES,
-    Reconstruction,
+    Lost,
     captured,
-    reconstruction,
+    lost_by_both,
     some_held_out,
     spread,
 )
@@ -63,23 +63,23 @@ def evaluate_rows(
         # Other files may have the same rows: then it is not known whether the model has seen them.
         seen = True if own is not None and rows.fingerprint()["stamp"] == own else None
         found = captured(features, few, Y, seen=seen)
-        restored = None if found is None else _restored(model, few, Y, seen)
-    return replace(result, captured=found, lost=None if restored is None else restored.lost)
+        lost = None if found is None else _lost(model, few, Y, seen)
+    return replace(result, captured=found, lost=lost)
 
 
 _LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
 _RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
 
 
-def _restored(model: Model, X: Array, Y: Array, seen: bool | None) -> Reconstruction | None:
-    """Up to 500 of the held-out rows of X (m, d), from their scores Y (m, r), beside linear PCA of the others; None
-    without pre-images, and for rows that do not vary."""
+def _lost(model: Model, X: Array, Y: Array, seen: bool | None) -> Lost | None:
+    """What pre-images lose of up to 500 of the held-out rows of X (m, d) with scores Y (m, r), beside linear PCA of the
+    others. None for models without pre-images, and for rows that do not vary."""
     most = min(MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns))
     numbers = some_held_out(len(X), max(_LEAST_RESTORED, most))
     if model.decoder is None or not len(numbers):
         return None
     restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
-    return reconstruction(model.features, X, numbers, restored, model.components, seen=seen)
+    return lost_by_both(model.features, X, numbers, restored, r=model.components, seen=seen)
 
 
 def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine) -> float:

@@ -130,7 +130,7 @@ def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float],
         as_computed = agreement
         if isinstance(model.method, methods.Nystroem):
             as_computed = agreement * np.linalg.norm(Y[:, :2], axis=0) / np.sqrt(model.eigenvalues_[:2])
-        differences = measures.eigenvalue_difference(eigenvalues[:2], corrected(model, X)[:2])
+        differences = np.abs(eigenvalues[:2] - corrected(model, X)[:2])
         wrong = misclassified(Y[:, 1], right)
         return [error - best, best / error, *agreement, *as_computed, wrong, *differences]
 

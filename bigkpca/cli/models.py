@@ -23,7 +23,6 @@ from bigkpca.cli.options import (
 from bigkpca.cli.output import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.linear_pca import judged_on
-from bigkpca.spec import FitSpec
 from bigkpca.spec.units import SAMPLED_ROWS
 
 
@@ -82,7 +81,7 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     click.echo(f"missed by the features     {found.unexplained}")
     click.echo(f"error of the kernel        {found.kernel}")
     if explained is not None:
-        show_captured(explained, FitSpec.of(fitted).standardize)
+        show_captured(explained)
     if (lost := found.lost) is not None:
         pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
         rows = judged_on(lost.held_out, lost.seen)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bigkpca.numerics.certificate import accuracy
 from bigkpca.numerics.display import at_most, plus_minus, share_at_most
-from bigkpca.numerics.linear_pca import judged_on, only_followed
+from bigkpca.numerics.linear_pca import judged_on
 
 if TYPE_CHECKING:
     from bigkpca.ingesting.encoder import Column
@@ -124,7 +124,7 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
     click.echo(f"approximation: {_accuracy(facts)} (how well kernel PCA is known, not how useful it is)")
     click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
     if facts["captured"] is not None:
-        show_captured(facts["captured"], facts["standardize"])
+        show_captured(facts["captured"])
 
 
 def _whole(facts: Mapping[str, Any]) -> bool:
@@ -144,7 +144,7 @@ def _accuracy(facts: Mapping[str, Any]) -> str:
 _MOST_COLUMNS = 12
 
 
-def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
+def show_captured(found: Mapping[str, Any]) -> None:
     """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
     scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
     rows = judged_on(found["held_out"], found["seen"])
@@ -154,9 +154,6 @@ def show_captured(found: Mapping[str, Any], standardized: bool) -> None:
     words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
     more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
     click.echo(f"captured of each column: {', '.join(words[:_MOST_COLUMNS])}{more}")
-    if (only := only_followed({name: each["by_scores"] for name, each in columns.items()})) is not None:
-        advice = "" if standardized else "; --standardize gives each column the same weight"
-        click.echo(f"the scores follow {only} only{advice}")
 
 
 def show_flagged(found: FlaggedRows, calibration: Calibration) -> None:

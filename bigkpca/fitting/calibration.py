@@ -14,7 +14,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import read_sets
 from bigkpca.execution.projection import scores_and_residuals_of_rows
 from bigkpca.fitting.sample import NO_ROWS, drawn_numbers
-from bigkpca.numerics.calibration import Calibration, precisions_of
+from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.landmarks import RowNumbers
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import CALIBRATION, random_stream
@@ -22,8 +22,8 @@ from bigkpca.spec import FitSpec
 
 
 def without_calibration(rows: Rows, spec: FitSpec, engine: Engine) -> tuple[Rows, Array]:
-    """The rows that are fitted, and the numbers of the others: the calibration rows, at most half of all, drawn with
-    equal chances from the rows of positive weight, or the last rows. Raises SpecError if there are fewer than three."""
+    """The rows that are fitted, and the numbers of the calibration rows: at most half of all, drawn with equal chances
+    from the rows of positive weight, or the last ones. Raises SpecError if there are fewer than three rows."""
     count = spec.calibration_rows
     if not count:
         return rows, NO_ROWS
@@ -45,7 +45,7 @@ def calibrated(model: Model, X: Array, weight: float, engine: Engine) -> Model:
     """The model with a calibration, made from rows X (c, d) that took no part in its fit, in the units of the data;
     `weight` is the sum of the weights of the fitted rows."""
     scores, residuals = scores_and_residuals_of_rows(ArrayRows(X), model, engine)
-    return replace(model, calibration=Calibration(X, precisions_of(model.solution, weight), scores, residuals))
+    return replace(model, calibration=Calibration(X, weight / model.solution.eigenvalues, scores, residuals))
 
 
 def calibration_rows_with(
@@ -54,15 +54,14 @@ def calibration_rows_with(
     """The new rows that are added to a model, and the calibration rows X (c, d) of old and new rows together: as many
     as before, of which each new row, in proportion to the weights, replaces a random one, or the oldest if they are the
     `last` ones. None for a model without calibration."""
-    held = model.calibration
+    held, sums = model.calibration, model.sums
     if held is None:
         return rows, None
-    assert model.sums is not None
-    (n, new), sums = number_and_weight(rows), model.sums
+    assert sums is not None
+    n, new = number_and_weight(rows)
     old = sums.weight * (1 + held.count / sums.count)  # with the rows that are set aside
-    stream = random_stream(seed, CALIBRATION, model.sums.count << 32)
-    expected = held.count * new / (old + new)
-    count = min(int(expected + stream.random()), n // 2)
+    stream = random_stream(seed, CALIBRATION, sums.count << 32)
+    count = min(int(held.count * new / (old + new) + stream.random()), n // 2)
     if last:
         numbers, kept = np.arange(n - count, n), np.arange(count, held.count)
     else:

@@ -8,26 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from bigkpca.errors import Array, DataError
-from bigkpca.numerics import precision
+from bigkpca.numerics import judge, precision
 from bigkpca.numerics.certificate import CONFIDENCE, Certificate
 from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import FeatureMap, KernelRows
-from bigkpca.numerics.judge import (
-    DrawnError,
-    Estimates,
-    Missed,
-    agreement_of,
-    cosine_of_both,
-    error_of,
-    estimates,
-    missed_of_any,
-    missed_of_positive,
-)
+from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import ALGEBRA, rank_tolerance, rounding_of_eigenvalues
 from bigkpca.numerics.methods import Nystroem
 from bigkpca.numerics.moments import Moments
-from bigkpca.numerics.precision import Kept, Slack
 from bigkpca.numerics.random_streams import KRYLOV, random_stream
 from bigkpca.numerics.span import Span
 from bigkpca.spec import FitSpec
@@ -36,48 +24,69 @@ _SPARE = 10  # components
 
 
 def wider(count: int) -> int:
-    """The number of components by which `count` of them are judged."""
+    """The number of components by which `count` of them are judged: the last of these may mix with others."""
     return count + max(count, _SPARE)
 
 
 class Solutions(NamedTuple):
-    """The solution that a model keeps, and a `wide` one by which it is judged: with as many components more, at least
-    ten, with which the last of those that are kept may mix."""
+    """The solution that a model keeps, a `wide` one by which it is judged, and the moments that both come from."""
 
     kept: Solution
     wide: Solution
+    moments: Moments
 
 
-def of_landmarks(
-    features: KernelRows,
+def of_sums(
+    features: FeatureMap,
     solutions: Solutions,
-    span: Span,
-    kept: Kept | None,
-    slack: Slack,
+    span: Span | None,
+    kept: precision.Kept | None,
+    slack: precision.Slack,
     drawn: DrawnRows,
     spec: FitSpec,
 ) -> Certificate:
-    """The certificate of a method with landmarks, from Nyström's solution with more components. Bounds are proven if
-    the kernel is positive semidefinite: then the span has `kept` some of its directions."""
-    error = error_of(features, span.basis.coordinates, span.basis.signs, drawn)
-    solution, wide = solutions
+    """The certificate from the sums of a pass and the rows that it drew.
+
+    With landmarks, Nyström's solution judges those of all methods, and bounds are proven if the kernel is positive
+    semidefinite: then the span has `kept` some of its directions. Without a span, features are random.
+    """
+    solution, wide, moments = solutions
     values, r = solution.eigenvalues, len(solution.eigenvalues)
+    if span is None:
+        added = features.unexplained(moments.squares, moments.weight)
+        error = judge.error_of(features, lambda _: lambda V: V, np.ones(features.size), drawn, added)
+        trace_error = moments.trace - moments.squares - added * moments.weight
+    else:
+        added = 0.0
+        error = judge.error_of(features, span.basis.coordinates, span.basis.signs, drawn)
+        trace_error = span.trace_error
+    if kept is None:
+        missed = judge.missed_of_any(error, trace_error)
+    else:
+        coarse = ALGEBRA * moments.trace + kept.trace
+        if trace_error < -coarse:
+            raise DataError(
+                f"the landmarks explain {1 - trace_error / moments.trace:.9g} of Σ k(x, x), more than all of it: "
+                "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or "
+                "standardise columns of very different size, or omit psd=True from a kernel function"
+            )
+        trace_error = min(max(trace_error, 0.0) + coarse, moments.trace)
+        missed = judge.missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))
+        missed = replace(missed, most=min(missed.most + kept.dropped, trace_error))
     bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
     rounding = _padded(1 - np.divide(bounds.lower, wide.eigenvalues), r, 1.0)
-    trace_error = 0.0
-    if kept is not None:
-        coarse = ALGEBRA * span.moments.trace + kept.trace
-        _check_trace(span, coarse)
-        trace_error = min(max(span.trace_error, 0.0) + coarse, span.moments.trace)
-        missed = missed_of_positive(error, drawn, random_stream(spec.random_state, KRYLOV))
-        missed = replace(missed, most=min(missed.most + kept.dropped, trace_error))
-    else:
-        missed = missed_of_any(error, span.trace_error)
-    judged = _judged(error, wide, missed, span.moments.weight if spec.center else np.inf)
-    others = missed.norm + _below(wide, r, features)
+    lengths = np.sqrt(np.maximum(wide.eigenvalues - added, np.finfo(float).tiny))
+    Q = error.scores(wide.mean, wide.components) / lengths
+    judged = judge.estimates(error, Q, wide.eigenvalues, moments.weight if spec.center else np.inf)
+    rank_ended_it = len(wide.eigenvalues) < wider(r)
+    beyond = rank_tolerance(features.dtype) * wide.eigenvalues[0] if rank_ended_it else wide.eigenvalues[-1]
+    others = missed.norm + float(beyond)  # the largest eigenvalue of the directions beyond those of the wide solution
     cosine = _padded(judged.cosines(others), r, 0.0)
-    if spec.method_value != Nystroem():
-        cosine = cosine_of_both(cosine, agreement_of(span.moments, wide, solution, spec.center))
+    if span is not None and spec.method_value != Nystroem():
+        cosine = judge.cosine_of_both(cosine, judge.agreement_of(moments, wide, solution, spec.center))
+    if span is None:
+        known = _estimated(judged, values, 0.0, np.inf, rounding, missed, others)
+        return Certificate.of(r, cosine=cosine, missed=missed.most / values, rounding=rounding, **known)
     if kept is None:
         off = np.abs(values - _padded(wide.eigenvalues, r, 0.0))  # 0 for Nyström, whose eigenvalues these are
         return Certificate.of(r, cosine=cosine, missed=(missed.most + off) / values, rounding=rounding)
@@ -99,60 +108,14 @@ def of_landmarks(
     )
 
 
-def _check_trace(span: Span, coarse: float) -> None:
-    """Raise DataError if landmarks explain more than there is, beyond rounding."""
-    if span.trace_error < -coarse:
-        raise DataError(
-            f"the landmarks explain {1 - span.trace_error / span.moments.trace:.9g} of Σ k(x, x), more than all of it: "
-            "rounding, or a kernel that is not positive semidefinite. Fit with dtype float64, remove or standardise "
-            "columns of very different size, or omit psd=True from a kernel function"
-        )
-
-
-def of_random_features(
-    features: FeatureMap,
-    moments: Moments,
-    solutions: Solutions,
-    slack: Slack,
-    drawn: DrawnRows,
-    spec: FitSpec,
-) -> Certificate:
-    """The certificate of random features, whose error has either sign."""
-    solution, wide = solutions
-    added = features.unexplained(moments.squares, moments.weight)
-    error = error_of(features, lambda _: lambda V: V, np.ones(features.size), drawn, added)
-    r = len(solution.eigenvalues)
-    missed = missed_of_any(error, moments.trace - moments.squares - added * moments.weight)
-    judged = _judged(error, wide, missed, moments.weight if spec.center else np.inf, added)
-    others = missed.norm + _below(wide, r, features)
-    bounds = precision.bounds(slack, wide.eigenvalues, wide.components)
-    rounding = (1 - bounds.lower / wide.eigenvalues)[:r]
-    nothing, all_of_it = np.zeros(r), np.full(r, np.inf)
-    return Certificate.of(
-        r,
-        cosine=judged.cosines(others)[:r],
-        missed=missed.most / solution.eigenvalues,
-        rounding=rounding,
-        **_estimated(judged, solution.eigenvalues, nothing, all_of_it, rounding, missed, others),
-    )
-
-
-def _below(wide: Solution, r: int, features: FeatureMap) -> float:
-    """The largest eigenvalue of the directions beyond those of a solution that is wider than one of r components."""
-    rank_ended_it = len(wide.eigenvalues) < wider(r)
-    return float(rank_tolerance(features.dtype) * wide.eigenvalues[0] if rank_ended_it else wide.eigenvalues[-1])
-
-
-def _judged(error: DrawnError, wide: Solution, missed: Missed, centred: float, added: float = 0.0) -> Estimates:
-    """The estimates from the components of a solution with more of them than are wanted. `added` is what their
-    eigenvalues have beyond the squared lengths of their scores."""
-    lengths = np.sqrt(np.maximum(wide.eigenvalues - added, np.finfo(float).tiny))
-    Q = error.scores(wide.mean, wide.components) / lengths
-    return estimates(error, Q, wide.eigenvalues, centred)
-
-
 def _estimated(
-    judged: Estimates, values: Array, lower: Array, upper: Array, rounding: Array, missed: Missed, others: float
+    judged: judge.Estimates,
+    values: Array,
+    lower: Array | float,
+    upper: Array | float,
+    rounding: Array,
+    missed: judge.Missed,
+    others: float,
 ) -> dict[str, Array]:
     """The estimated eigenvalues and their standard errors; NaN where they may be those of missed directions."""
     r = len(values)

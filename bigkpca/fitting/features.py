@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.methods import PrincipalFeatures
 from bigkpca.numerics.moments import Rounding
 from bigkpca.numerics.random_streams import ALPHA, FREQUENCIES, LANDMARKS, SKETCH, random_stream
-from bigkpca.numerics.solvers import OVERSAMPLING, leading_eigenpairs, starting_block
+from bigkpca.numerics.solvers import OVERSAMPLING, Action, Ritz, leading_eigenpairs, starting_block
 from bigkpca.spec import DENSE_MOST_FEATURES, FitSpec, ResolvedFit
 
 _ALPHA_ROWS = 101  # sample size of the thesis for alpha
@@ -171,30 +171,36 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
         moments = sums_of(rows, columns, shift, Rounding.unknown(d), spec.block_rows, engine).sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
-    seen: list[Any] = []
-
-    def apply(Q: Array) -> Array:
-        action, _ = action_of(rows, columns, shift, Q, spec.block_rows, engine, title)
-        seen[:] = [action]
-        return action.applied(Q, shift, center=True)
-
-    start = starting_block(d, min(d, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
-    found = leading_eigenpairs(apply, start, count)
-    (action,) = seen
+    found, action, _ = leading_by_passes(
+        lambda Q: action_of(rows, columns, shift, Q, spec.block_rows, engine, title), shift, count, spec, True
+    )
     n, mean = action.weight, action.mean(shift)
     return PrincipalAxes(
         mean, found.vectors, found.values / n, (action.squares_about_zero(shift) - n * float(mean @ mean)) / n
     )
 
 
-Choice = dict[str, Any]  # of an option that was left open; JSON-ready
+def leading_by_passes(
+    action: Callable[[Array], tuple[Action, str]], shift: Array, count: int, spec: FitSpec, center: bool
+) -> tuple[Ritz, Action, str]:
+    """The `count` leading eigenpairs of the scatter of features, about the mean or about zero; and the sums of the last
+    pass, with the digest of its rows."""
+    seen: list[tuple[Action, str]] = []
+
+    def apply(Q: Array) -> Array:
+        seen[:] = [action(Q)]
+        return seen[0][0].applied(Q, shift, center)
+
+    D = len(shift)
+    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
+    return leading_eigenpairs(apply, start, count), *seen[0]
 
 
-def choice(option: str, value: Any, reason: str) -> Choice:
+def choice(option: str, value: Any, reason: str) -> dict[str, Any]:
     return {"option": option, "value": value, "reason": reason}
 
 
-def choices_of(features: FeatureMap, fit: ResolvedFit) -> Iterator[Choice]:
+def choices_of(features: FeatureMap, fit: ResolvedFit) -> Iterator[dict[str, Any]]:
     """What a fit chose for options of the spec that were left open, with reasons."""
     spec, kernel = fit.spec, features.kernel
     if spec.needs_median:

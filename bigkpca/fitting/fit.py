@@ -15,7 +15,7 @@ from bigkpca.execution import release_freed_memory
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.fitting.calibration import calibrated, without_calibration
-from bigkpca.fitting.features import Choice, choice, choices_of, choose_features
+from bigkpca.fitting.features import choice, choices_of, choose_features
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import (
     note_lowered,
@@ -44,10 +44,6 @@ def fit_rows(
     rows: Rows, spec: FitSpec, engine: Engine, identity: dict[str, Any] | None = None, limit: int | None = None
 ) -> Model:
     """Fit kernel PCA to rows: one bounded sample, one pass, one small eigenproblem, and the pre-image.
-
-    The steps are to resolve the options, draw a sample, scale the columns, and choose landmarks or random features
-    (`choose_features`); to add up their moments in a pass, solve, and certify the solution (`solve_rows`); to refine it
-    by products, if requested, and to make the decoder.
 
     With a tolerance, a pass is made for each size: 100, 200, 400, ..., until the certificate states an error of at most
     `spec.tol`, or memory ends the growth. `identity` is the fingerprint of the rows, by which a saved model is
@@ -125,7 +121,7 @@ def _solved(
         with single_threaded_blas:
             return solve_rows(sample, choose_features(sample, columns, sized, engine), sized, engine, limit)
 
-    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[Choice]()
+    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[dict[str, Any]]()
     model, span = solved(first)
     if tol is not None:
         for sized in larger:

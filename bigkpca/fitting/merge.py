@@ -10,18 +10,13 @@ from typing import Any
 import numpy as np
 
 from bigkpca.data.devices import CPU
-from bigkpca.data.rows import ArrayRows, Rows, identity_of
+from bigkpca.data.rows import Rows, identity_of
 from bigkpca.errors import Array, FarRowsWarning, SpecError, ToleranceWarning, UniformLandmarksWarning, warn
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import BlockSums, read_sets, sums_of
 from bigkpca.execution.projection import check_columns
-from bigkpca.fitting.calibration import (
-    calibrated,
-    calibration_rows_with,
-    joint_calibration_rows,
-    without_calibration,
-)
+from bigkpca.fitting.calibration import calibrated, calibration_rows_with, joint_calibration_rows, without_calibration
 from bigkpca.fitting.fit import columns_recorded, devices_recorded
 from bigkpca.fitting.memory_limits import check_fits, make_room
 from bigkpca.fitting.messages import warn_if_fewer, warn_of
@@ -31,7 +26,7 @@ from bigkpca.fitting.solve import draw_of, rounding_of, solve, span_basis
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.drawing import DrawnRows, Measure
-from bigkpca.numerics.features import FeatureMap, has_landmarks
+from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import ShiftedSums
@@ -56,8 +51,7 @@ def spec_like(model: Model, options: Mapping[str, Any]) -> FitSpec:
     the model has no sums, and for options that its features do not allow."""
     if model.sums is None:
         raise SpecError(_NO_SUMS)
-    before, defaults = FitSpec.of(model), FitSpec()
-    given = {}
+    before, defaults, given = FitSpec.of(model), FitSpec(), {}
     for name, value in options.items():
         default = getattr(defaults, name)
         if type(value) is not type(default) or not np.all(value == default):
@@ -71,10 +65,8 @@ def _check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str]
     """Raise SpecError, naming the field, if the spec changes a field that must stay the same when the features stay."""
     before = FitSpec.of(model)
     now, then = spec.to_dict(), before.to_dict()
-    if "column_weights" in now and _weights(spec, model) == _weights(before, model):  # which may be typed in other ways
-        now["column_weights"] = then.get("column_weights")
-    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not distinguish functions
     changed = [key for key in type(spec).model_fields if now.get(key) != then.get(key) and key not in may_change]
+    functions = isinstance(spec.kernel, Kernel) and not spec.kernel.savable  # to_dict does not distinguish functions
     if functions and spec.kernel != before.kernel:
         changed = ["kernel", *changed]
     if changed:
@@ -85,21 +77,8 @@ def _check_same_problem(spec: FitSpec, model: Model, may_change: Collection[str]
         )
 
 
-def _weights(spec: FitSpec, model: Model) -> Any:
-    """One weight for each column of a model, or the weights as typed if it has no names of columns."""
-    if model.names is None or spec.column_weights is None:
-        return spec.column_weights
-    columns = ArrayRows(np.empty((0, model.columns)), names=model.names, one_hot=model.one_hot, where="the model")
-    return spec.for_rows(columns).column_weights
-
-
 def fit_like(
-    rows: Rows,
-    like: Model,
-    spec: FitSpec,
-    engine: Engine,
-    limit: int | None,
-    identity: dict[str, Any] | None = None,
+    rows: Rows, like: Model, spec: FitSpec, engine: Engine, limit: int | None, identity: dict[str, Any] | None = None
 ) -> Model:
     """Fit rows with the features of `like`, in one pass; `spec` is that of `spec_like`. The sums are about the same
     vector as those of `like`, so they add up to those of a fit of all rows. Raises and warns as a fit does."""
@@ -114,15 +93,13 @@ def fit_like(
         numbers, _ = drawn_numbers(rows, fit.sample, spec.random_state, SAMPLE, engine)
         sample = spread(np.sort(numbers), spec.preimage_rows(fit.sample))
     found, probes, weight, (restored, judging) = _pass_like(rows, like, fit, engine, sample, set_aside)
-    model, span = _solved(found, like.features, spec, probes)
-    warn_of(model, "fit the first model with dtype='float64', or ")
-    first = "as in the first model: "
-    choices = [{**each, "reason": first + each["reason"].removeprefix(first)} for each in _choices_of_features(like)]
+    model, span = _solved(found, like, spec, probes)
+    warn_of(model)
     provenance: Provenance = {
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE},
         "identity": identity,
         "content": found.content,
-        "choices": [*choices, *model.provenance["choices"]],
+        "choices": model.provenance["choices"],
         **columns_recorded(like),
         **devices_recorded(engine.devices or [CPU]),
     }
@@ -139,28 +116,24 @@ def _pass_like(
     added to those of the model. Also a few rows by which rounding is measured, the weight of all rows, and the rows
     of these sets of numbers. `before` is the number of rows that a sum before them has."""
     (sums, drawn), features, seed = _sums_of(like), like.features, fit.spec.random_state
+    measure = Measure.of_rows()
     numbers, weight = drawn_numbers(rows, precision.MEASURED_ROWS, seed, PROBES, engine)
     probes, *others = read_sets(rows, engine, numbers, *sets)
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # the pass names rows that overflow
         rounding = rounding_of(features, probes, sums.about, engine).of(features.dtype)
-        draw = draw_of(features, _measure_like(features, drawn), probes, weights_of(rows, numbers), weight, fit)
+        if len(drawn.landmarks):
+            assert has_landmarks(features)
+            measure = Measure.of_landmarks(features.gram(), drawn.landmarks, features.dtype)
+        draw = draw_of(features, measure, probes, weights_of(rows, numbers), weight, fit)
     draw = replace(draw, before=before)
     found = sums_of(rows, features, sums.about, rounding, like.block_rows, engine, draw)
     return found, probes, weight, others
 
 
-def _measure_like(features: FeatureMap, drawn: DrawnRows) -> Measure:
-    """How much a row counts in a draw that is to be joined with another one."""
-    if not len(drawn.landmarks):
-        return Measure.of_rows()
-    assert has_landmarks(features)
-    return Measure.of_landmarks(features.gram(), drawn.landmarks, features.dtype)
-
-
-def _solved(found: BlockSums, features: FeatureMap, spec: FitSpec, probes: Array) -> tuple[Model, Span | None]:
-    """The model of these sums, and the span of its landmarks."""
+def _solved(found: BlockSums, like: Model, spec: FitSpec, probes: Array) -> tuple[Model, Span | None]:
+    """The model of these sums, with the choices of `like` for its features, and the span of its landmarks."""
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        model, span = solve(found, features, spec, span_basis(features), probes, [])
+        model, span = solve(found, like.features, spec, span_basis(like.features), probes, [])
     error = model.certificate.error
     if spec.tol is not None and error > spec.tol:
         warn(
@@ -174,13 +147,9 @@ def _solved(found: BlockSums, features: FeatureMap, spec: FitSpec, probes: Array
             "them: its eigenvalues may be far off; use method='nystroem', or fit again on all rows",
             UniformLandmarksWarning,
         )
-    return model, span
-
-
-def _choices_of_features(model: Model) -> list[dict[str, Any]]:
-    """The choices of a model that apply to every model with its features."""
-    solved_for = ("n_components", "directions")
-    return [each for each in model.provenance["choices"] if each["option"] not in solved_for]
+    of_features = [each for each in like.provenance["choices"] if each["option"] not in ("n_components", "directions")]
+    choices = [*of_features, *model.provenance["choices"]]
+    return replace(model, provenance={**model.provenance, "choices": choices}), span
 
 
 def merge(models: Iterable[Model], engine: Engine) -> Model:
@@ -199,7 +168,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     for number, model in enumerate(models, 1):
         first = first or model
         _check_same_features(first, model, number)
-        own = _identities(model)
+        known = model.provenance
+        own = [{**known.get("identity", {}), "content": known.get("content")}, *known.get("added", [])]
         for digest in [each["content"] for each in own if each.get("content") is not None]:
             if seen.setdefault(digest, number) != number:
                 raise SpecError(
@@ -207,7 +177,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
                     "them out"
                 )
         added += own
-        devices += model.provenance.get("devices", [CPU])
+        devices += known.get("devices", [CPU])
         sums, drawn = _sums_of(model)
         parts.append((sums.weight, model.calibration))
         level, value = 0, BlockSums(sums, (), drawn)
@@ -219,20 +189,20 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         raise SpecError(f"{len(parts)} models were given: merging needs at least two")
     joined = reduce(lambda right, left: left + right, (value for _, value in reversed(nodes)))
     changed: Provenance = {"added": added[1:], **devices_recorded(devices)}
-    merged = _with_sums(first, joined, FitSpec.of(first), changed)
-    judging = joint_calibration_rows(parts, FitSpec.of(first).random_state)
+    spec = FitSpec.of(first)
+    merged = _with_sums(first, joined, spec, changed)
+    judging = joint_calibration_rows(parts, spec.random_state)
     return merged if judging is None else calibrated(merged, judging, joined.sums.weight, engine)
 
 
 def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
     """A model with the same features and signs but other sums and drawn rows, and this changed provenance."""
     assert joined.drawn is not None  # a pass draws some
-    larger, _ = _solved(joined, model.features, spec, joined.drawn.X[: precision.MEASURED_ROWS])
+    larger, _ = _solved(joined, model, spec, joined.drawn.X[: precision.MEASURED_ROWS])
     warn_of(larger)
     with single_threaded_blas:
         solution = eigenpairs.aligned(larger.solution, model.solution, model.features.gram())
-    choices = [*_choices_of_features(model), *larger.provenance["choices"]]
-    provenance: Provenance = {**model.provenance, **changed, "choices": choices}
+    provenance: Provenance = {**model.provenance, **changed, "choices": larger.provenance["choices"]}
     return extend_decoder(replace(larger, solution=solution, provenance=provenance), model, spec)
 
 
@@ -241,12 +211,6 @@ def _sums_of(model: Model) -> tuple[ShiftedSums, DrawnRows]:
     if model.sums is None or model.drawn is None:
         raise SpecError(_NO_SUMS)
     return model.sums, model.drawn
-
-
-def _identities(model: Model) -> list[dict[str, Any]]:
-    """The identities of all rows of a model, with their digests."""
-    known = model.provenance
-    return [{**known.get("identity", {}), "content": known.get("content")}, *known.get("added", [])]
 
 
 def _check_same_features(first: Model, model: Model, number: int) -> None:
@@ -313,8 +277,8 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     identity = identity_of(rows, stamped=False)
     last = spec.calibration == "last"
     rows, judging = calibration_rows_with(model, rows, spec.random_state, engine, last=last)
-    more, probes, *_ = _pass_like(rows, model, fit, engine, before=drawn.count)
-    _warn_if_far(model, probes, rows.where)
+    more, *_ = _pass_like(rows, model, fit, engine, before=drawn.count)
+    _warn_if_far(drawn.total / sums.trace, more, rows.where)
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE_IN_PARTS}
     added = [*model.provenance.get("added", []), identity | {"content": more.content}]
     changed: Provenance = {"spec": recorded, "added": added}
@@ -324,20 +288,15 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     return larger if judging is None else calibrated(larger, judging, joined.sums.weight, engine)
 
 
-def _warn_if_far(model: Model, X: Array, where: str) -> None:
-    """Warn if new rows, of which X (q, d) are some, are far from all landmarks: a part of the landmarks leaves more of
-    them than of earlier rows. Not if that is not known."""
-    features, (sums, drawn) = model.features, _sums_of(model)
-    if not len(drawn.landmarks):
-        return
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):
-        ((V, diagonal),) = features.tiles([X], len(X))
-        left = float(_measure_like(features, drawn)(V, diagonal).sum() / diagonal.sum())
-    earlier = drawn.total / sums.trace
-    if left > max(_MORE * earlier, _LEAST_FAR):
+def _warn_if_far(earlier: float, more: BlockSums, where: str) -> None:
+    """Warn if a part of the landmarks leaves more of added rows than the share that it left of `earlier` rows."""
+    drawn, trace = more.drawn, more.sums.trace
+    assert drawn is not None  # a pass draws some
+    if len(drawn.landmarks) and drawn.total > max(_MORE * earlier, _LEAST_FAR) * trace:
         warn(
-            f"{where}: these rows are far from all landmarks: a part of these leaves {left:.1%} of their Σ k(x, x), "
-            f"compared with {earlier:.1%} for earlier rows. Adding rows does not change the landmarks, so components "
-            "of these rows are missing: fit again on a dataset with all rows, or add rows in random order",
+            f"{where}: these rows are far from all landmarks: a part of these leaves {drawn.total / trace:.1%} of "
+            f"their Σ k(x, x), compared with {earlier:.1%} for earlier rows. Adding rows does not change the "
+            "landmarks, so components of these rows are missing: fit again on a dataset with all rows, or add rows in "
+            "random order",
             FarRowsWarning,
         )

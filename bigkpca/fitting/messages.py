@@ -55,15 +55,14 @@ def warn_if_fewer(model: Model, fit: ResolvedFit, progress: Progress) -> None:
         warn(message, FewerComponentsWarning)
 
 
-def warn_of(model: Model, double: str = "omit dtype or use float64, or ") -> None:
-    """Warn of negative eigenvalues, and of noticeable rounding. `double` is the advice on how to get block work in
-    float64."""
+def warn_of(model: Model) -> None:
+    """Warn of negative eigenvalues, and of noticeable rounding."""
     warn_if_indefinite(model.solution)
     values, rounding, dtype = model.solution.eigenvalues, model.certificate.rounding, model.features.dtype
     # Components count until 99.9 % of the variance of all components is reached.
     leading = int(np.searchsorted(np.cumsum(values), 0.999 * values.sum())) + 1
     if (worst := float(rounding[:leading].max(initial=0.0))) > _TOO_COARSE:
-        advice = "" if dtype == np.float64 else double
+        advice = "" if dtype == np.float64 else "omit dtype or use float64, or "
         warn(
             f"rounding in {dtype} may move an eigenvalue by {worst:.2g} of itself: {advice}subtract what is common to "
             "all rows, or scale columns to similar size",
@@ -81,9 +80,8 @@ def warn_if_indefinite(solution: Solution) -> None:
         )
 
 
-def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str | None:
-    """A sentence on the column that makes nearly all of the distances between some of the rows, X (q, d), and on the
-    options that change this; None if there is none.
+def warn_if_dominated(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> None:
+    """Warn if one column makes nearly all of the distances between some of the rows, X (q, d).
 
     Columns without names are compared only where they may be those of a table: a few, of floating-point numbers. The
     pixels of an image, of one unit, are more. Columns of strings and of kernels that are functions are not compared,
@@ -92,27 +90,22 @@ def dominance(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> str 
     kernel, d = features.kernel, rows.shape[1]
     as_table = rows.names is not None or (rows.dtype.kind == "f" and d <= _MOST_UNNAMED)
     if not (as_table and kernel.on_vectors and kernel.savable):
-        return None
+        return
     found = dominant_columns(features.shifted(X), (each.columns for each in rows.one_hot))
     if found is None:
-        return None
+        return
     first = found.columns.start
     whole = next((each.name for each in rows.one_hot if each.start == first), None)
     name = column_called(first, rows.names) if whole is None else f"the column of categories {whole!r}"
     weights: Any = spec.for_rows(rows).column_weights  # one for each column
     if weights is not None and max(weights[found.columns]) > 1:
-        return None
+        return
     scale = "" if spec.standardize else "scale the columns with --standardize (standardize=True in Python), or "
-    return (
-        f"{name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so the other "
-        f"columns hardly matter: {scale}set weights with {OPTION}"
+    warn(
+        f"{rows.where}: {name} makes {share_at_least(found.share, 1)} of the mean squared distance between rows, so "
+        f"the other columns hardly matter: {scale}set weights with {OPTION}",
+        DominantVariableWarning,
     )
-
-
-def warn_if_dominated(rows: Rows, X: Array, features: FeatureMap, spec: FitSpec) -> None:
-    """Warn if one column makes nearly all of the distances between sampled rows X (q, d); see `dominance`."""
-    if (message := dominance(rows, X, features, spec)) is not None:
-        warn(f"{rows.where}: {message}", DominantVariableWarning)
 
 
 def warn_if_narrow(features: FeatureMap, X: Array, by_fit: float | None) -> None:

@@ -41,8 +41,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
     coarser = fit.stored.kind == "f" and fit.stored.itemsize < dtype.itemsize
     rounded_to = fit.stored if coarser else dtype
     _check_diagonal(rows, K)
-    _check_symmetry(rows, K, _ASYMMETRY[rounded_to.itemsize])
-    _symmetrise(K)
+    _symmetrise(rows, K, _ASYMMETRY[rounded_to.itemsize])
     largest, eps = float(max(K.max(), -K.min())), float(np.finfo(dtype).eps)
     error = eps * largest if dtype.itemsize < fit.stored.itemsize else 0.0
     # How negative rounding can make eigenvalues: the norm of a matrix of random errors.
@@ -106,24 +105,19 @@ def _check_diagonal(rows: Rows, K: Array) -> None:
         )
 
 
-def _check_symmetry(rows: Rows, K: Array, tolerance: float) -> None:
-    """Raise DataError unless K equals its transpose up to rounding."""
+def _symmetrise(rows: Rows, K: Array, tolerance: float) -> None:
+    """Make K symmetric to the bit, so that all solvers see the same matrix. Raises DataError unless it is symmetric up
+    to rounding."""
     roots = np.sqrt(_entry_scales(K))
     for start in range(0, len(K), _BAND):
         own = slice(start, start + _BAND)
-        excess = np.abs(K[own] - K[:, own].T) - tolerance * np.outer(roots[own], roots)
+        across, down = K[own, start:], K[start:, own].T
+        excess = np.abs(across - down) - tolerance * np.outer(roots[own], roots[start:])
         if (excess > 0).any():
-            i, j = divmod(int(excess.argmax()), len(K))
-            i += start
+            i, j = (start + each for each in np.unravel_index(excess.argmax(), excess.shape))
             raise DataError(
                 f"{rows.where} is not symmetric: entry ({i}, {j}) is {K[i, j]:.9g}, entry ({j}, {i}) is {K[j, i]:.9g} "
                 "(counted from 0): correct the wrong entry; if the difference is only rounding, store (K + K.T) / 2"
             )
-
-
-def _symmetrise(K: Array) -> None:
-    """Make K symmetric to the bit, so that all solvers see the same matrix."""
-    for start in range(0, len(K), _BAND):
-        own = slice(start, start + _BAND)
-        mean = (K[own, start:] + K[start:, own].T) / 2
+        mean = (across + down) / 2
         K[own, start:], K[start:, own] = mean, mean.T

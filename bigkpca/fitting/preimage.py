@@ -24,8 +24,7 @@ def with_decoder(model: Model, sample: Array | None, spec: FitSpec, span: Span |
     """
     if not spec.reconstructs:
         return model
-    if sample is None:
-        sample = _own_rows(model, spec)
+    sample = _own_rows(model, spec) if sample is None else sample
     with single_threaded_blas:
         fitted = replace(model.fitted, basis=None if span is None else span.basis)
         return replace(model, decoder=spec.preimage_value.decoder(fitted, sample))
@@ -43,8 +42,8 @@ def _own_rows(model: Model, spec: FitSpec) -> Array:
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The model after its solution changed, with a decoder made from it and the sampled rows that the decoder `before`
-    keeps. No pass; rows that were added are not among those sampled."""
+    """The model after its solution changed, with a decoder made from the sampled rows that the decoder `before` keeps:
+    none of rows that were added. No pass."""
     if before.decoder is None:
         return model
     with single_threaded_blas:

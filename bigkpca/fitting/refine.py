@@ -54,9 +54,8 @@ def refine_by_products(rows: Rows, start: Model, spec: FitSpec, engine: Engine) 
 
 
 def _error_of_kernels(rows: Rows, columns: Columns, far: Array, spec: FitSpec, engine: Engine) -> float:
-    """Norm of the error of K as computed in the dtype of block work: measured against float64 on a square of few rows,
-    those numbered `far` and random ones, and scaled to n rows; at least 32 eps times the norm of K, for sums over equal
-    rows."""
+    """Norm of the error of K as computed in the dtype of block work: measured against float64 on few rows, those
+    numbered `far` and random ones, and scaled to n rows; at least 32 eps |K|, for sums over equal rows."""
     n = rows.shape[0]
     drawn = random_stream(spec.random_state, PROBES).choice(n, min(n, _MEASURED_ROWS), replace=False)
     X = read_rows(rows, np.union1d(far, drawn), engine)

@@ -14,7 +14,6 @@ from bigkpca.execution.passes import block_columns, read_sets, weighted_draw
 from bigkpca.numerics import bandwidth, landmarks
 from bigkpca.numerics.bandwidth import Lengths
 from bigkpca.numerics.features import Columns
-from bigkpca.numerics.kernels import Sigmoid
 from bigkpca.numerics.moments import ColumnMoments, represented
 from bigkpca.numerics.random_streams import FEW, PAIRS, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
@@ -23,95 +22,89 @@ from bigkpca.spec.weights import OPTION
 PROBE_ROWS = 1024
 NO_ROWS = np.empty(0, np.intp)
 _ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by weights
-_FLAT = 6.0  # argument beyond which tanh is within 1e-5 of 1 or -1
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a fit that were read by number, in the order and dtype of the data."""
+    """Rows of a fit that were read by number, in the order and dtype of the data.
+
+    Rows with weights are drawn in proportion to them, all others uniformly, without replacement.
+    """
 
     rows: Rows  # from which they were drawn
-    X: Array  # (m, d), uniform without replacement, or by weights: the rows that all choices are made from
-    probes: Array  # at most 1024 of these, on which choices are judged; drawn, since strides may hit periods
-    probe_weights: Array | None  # None if all are 1
+    X: Array  # (m, d): the rows that all choices are made from
+    weights: Array | None  # of X (m,); None if all are 1
+    order: Array  # of rows with weights, that in which they were drawn (m,); of others, a few drawn numbers
+    effective: int  # how many rows of equal weight tell as much about a mean as all rows
+    probes: Array  # at most 1024 of X, on which choices are judged; drawn, since strides may hit periods
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
     set_aside: Array  # rows that take no part in the fit
     weight: float  # of all rows, their number without weights
-    by_weight: DrawnByWeight | None  # None if rows have no weights
+
+    @property
+    def probe_weights(self) -> Array | None:
+        """The weights of the probes; None if all are 1."""
+        return None if self.weights is None else self.weights[self.order[:PROBE_ROWS]]
 
     @property
     def shares(self) -> Array | None:
         """The weight of all rows that each row of the sample stands for, (m,); None if rows have no weights."""
-        return None if self.by_weight is None else represented(self.by_weight.weights, self.weight)
+        return None if self.weights is None else represented(self.weights, self.weight)
 
     def certain(self, size: int) -> Array:
         """Which rows have more than a `size`-th of all weight, and so are landmarks for certain: (m,) of bool."""
-        if self.by_weight is None:
+        if self.weights is None:
             return np.zeros(len(self.X), bool)
-        return np.asarray(self.by_weight.weights > self.weight / size)
+        return np.asarray(self.weights > self.weight / size)
 
     def candidates(self, size: int, most: int, rng: np.random.Generator) -> Array:
-        """At most `most` rows from which landmarks are chosen beside the certain ones of `size`, in the order of the
-        sample.
+        """At most `most` rows from which landmarks are chosen beside the certain ones of `size`, in the order of X.
 
         They are drawn with equal chances or, if rows have weights, by these: few enough to be drawn in proportion to
         them, so that all count the same from there on.
         """
         m = len(self.X)
-        if self.by_weight is None:
+        if self.weights is None:
             return self.X if most >= m else self.X[np.sort(rng.choice(m, most, replace=False))]
-        order, certain = self.by_weight.order, self.certain(size)
-        count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, self.by_weight.effective))
-        others = order[~certain[order]][:count]
+        certain = self.certain(size)
+        count = min(most - int(certain.sum()), max(_ROWS_PER_LANDMARK * size, self.effective))
+        others = self.order[~certain[self.order]][:count]
         return self.X if len(others) == m else self.X[np.sort(others)]
-
-
-@dataclass(frozen=True)
-class DrawnByWeight:
-    """How a sample (m, d) of rows with weights was drawn: the `order` (m,) of its rows, their `weights` (m,), and how
-    many rows of equal weight tell as much about a mean as all rows."""
-
-    order: Array
-    weights: Array
-    effective: int
 
 
 def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, set_aside: Array = NO_ROWS) -> Sample:
     """Draw the bounded sample, and read all individual rows of the fit at once, with those numbered `set_aside`. Raises
     DataError if all sampled rows are equal."""
-    n, m, spec = fit.n, fit.sample, fit.spec
-    own, draw = NO_ROWS, None
+    m, spec, own = fit.sample, fit.spec, NO_ROWS
+    effective, weight = m, float(fit.n)
     if rows.weights is None:
-        numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(n, m, replace=False))
+        numbers = np.sort(random_stream(spec.random_state, SAMPLE).choice(fit.n, m, replace=False))
+        order = random_stream(spec.random_state, FEW).choice(m, min(PROBE_ROWS, m), replace=False)
     else:
         draw = weighted_draw(rows, m, spec.random_state, SAMPLE, engine)
-        numbers = np.sort(draw.numbers)
+        numbers, effective, weight = np.sort(draw.numbers), draw.effective, draw.weight
+        order = np.searchsorted(numbers, draw.numbers)
     if isinstance(spec.landmarks, landmarks.RowNumbers):
-        if (last := spec.landmarks.numbers.max()) >= n:
-            raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {n} rows, counted from 0")
+        if (last := spec.landmarks.numbers.max()) >= fit.n:
+            raise SpecError(f"landmark {last} is not a row of {rows.where}, which has {fit.n} rows, counted from 0")
         own = spec.landmarks.numbers.astype(np.intp)
     X, own_rows, aside = read_sets(rows, engine, numbers, own, set_aside)
     # The first comparison settles most cases cheaply.
     if (X[-1] == X[0]).all() and (X[0] == X).all():
-        those = "" if draw is None else " of positive weight"
+        those = "" if rows.weights is None else " of positive weight"
         raise DataError(
             f"{rows.where}: all {len(X)} sampled rows{those} are equal: constant data have no kernel principal "
             "components"
         )
     weights = weights_of(rows, numbers)
-    if draw is None or weights is None:
-        probes = random_stream(spec.random_state, FEW).choice(m, min(PROBE_ROWS, m), replace=False)
-        return Sample(rows, X, X[probes], None, own_rows, aside, n, None)
-    by_weight = DrawnByWeight(np.searchsorted(numbers, draw.numbers), weights, draw.effective)
-    probes = by_weight.order[:PROBE_ROWS]
-    return Sample(rows, X, X[probes], weights[probes], own_rows, aside, draw.weight, by_weight)
+    return Sample(rows, X, weights, order, effective, X[order[:PROBE_ROWS]], own_rows, aside, weight)
 
 
 def drawn_numbers(
     rows: Rows, count: int, seed: int, purpose: int, engine: Engine, *, equal: bool = False
 ) -> tuple[Array, float]:
-    """The numbers of at most `count` rows, drawn without replacement one after the other, in proportion to their
-    weights or, if those are positive, with `equal` chances; and the weight of all rows."""
+    """The numbers of at most `count` rows, drawn one after the other in proportion to their weights or, if those are
+    positive, with `equal` chances; and the weight of all rows."""
     if rows.weights is None:
         n = rows.shape[0]
         return random_stream(seed, purpose).choice(n, min(count, n), replace=False), n
@@ -145,8 +138,6 @@ def scaled_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Columns:
         about = columns if spec.standardize else replace(columns, offset=np.zeros(fit.d))
         gamma = bandwidth.scale_gamma(_scaled(sample, about), sample.shares)
         columns = replace(columns, kernel=fit.kernel(gamma))
-    if isinstance(columns.kernel, Sigmoid):
-        _check_saturation(columns.kernel, probes, sample.rows.where)
     return columns
 
 
@@ -175,8 +166,8 @@ def _shifted_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Column
 
 
 def scale_of(rows: Rows, spec: FitSpec, moments: ColumnMoments | None) -> Array | None:
-    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`,
-    one for each column; None without either. Raises DataError for a variance that overflows."""
+    """What columns (d,) are divided by: deviations, if `moments` of the columns are given, over the weights of `spec`;
+    None without either. Raises DataError for a variance that overflows."""
     if moments is None and spec.column_weights is None:
         return None
     scale: Any = 1.0
@@ -211,8 +202,7 @@ def _scaled(sample: Sample, columns: Columns) -> Array:
 
 
 def rounded(mean: Array, rows: Rows) -> Array:
-    """A mean in the precision of the data, so that subtracting it from a row adds no rounding error; finite also where
-    the sum of a column overflows."""
+    """A mean in the precision of the data, so that subtracting it adds no rounding error; finite if sums overflow."""
     return np.nan_to_num(mean.astype(np.result_type(rows.dtype, np.float32))).astype(np.float64)
 
 
@@ -232,17 +222,3 @@ def _check_sizes(rows: Rows, scaled: Array, spec: FitSpec, least: float, most: f
         f"{rows.where}: the numbers of {column_called(j, rows.names)}{times} are too {'large' if large else 'small'}: "
         f"distances between rows {'over' if large else 'under'}flow; scale the column, or {remedy}"
     )
-
-
-def _check_saturation(kernel: Sigmoid, X: Array, where: str) -> None:
-    """Raise SpecError suggesting a better gamma, if tanh is saturated for 99 % of pairs of the rows X (m, d)."""
-    products = np.einsum("ij,ij->i", X[:-1], X[1:], dtype=np.float64)
-    flat = np.mean(np.abs(kernel.gamma * products + kernel.coef0) > _FLAT) if len(products) else 0
-    if flat >= 0.99:
-        suits = 0.5 / max(float(np.median(np.abs(products))), np.finfo(float).tiny)
-        far = abs(kernel.coef0) > _FLAT / 2
-        advice = "a coef0 near 0" if far else f"a smaller gamma, about {suits:.1g} for these rows"
-        raise SpecError(
-            f"{where}: the sigmoid kernel tanh(gamma <x, y> + coef0) is 1 or -1 for {flat:.0%} of sampled pairs of "
-            f"rows, with gamma={kernel.gamma:.3g} and coef0={kernel.coef0:g}: use {advice}"
-        )

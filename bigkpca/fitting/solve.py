@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,22 +13,20 @@ from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import release_freed_memory
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.passes import BlockSums, action_of, computed_in_single, mean_features, sums_of
-from bigkpca.fitting.certify import Solutions, of_gram, of_landmarks, of_random_features, wider
-from bigkpca.fitting.features import Choice, choice
+from bigkpca.fitting import certify
+from bigkpca.fitting.features import choice, leading_by_passes
 from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import Sample
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.drawing import Draw, Measure, least_threshold
+from bigkpca.numerics.drawing import Draw, Measure, least_threshold, quarter
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.methods import Exact, Method, Nystroem
+from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.model import Model, Provenance
 from bigkpca.numerics.moments import Moments, represented
-from bigkpca.numerics.precision import Measured, Slack
-from bigkpca.numerics.random_streams import SKETCH, random_stream
-from bigkpca.numerics.solvers import OVERSAMPLING, Action, leading_eigenpairs, starting_block
+from bigkpca.numerics.precision import RoundingOfRows, Slack
 from bigkpca.numerics.span import Basis, Span, basis_of
 from bigkpca.spec import FitSpec, ResolvedFit
 
@@ -37,9 +36,11 @@ _NEGATIVE = -1e-6  # of the largest eigenvalue: functions of users may compute i
 def solve_rows(
     sample: Sample, features: FeatureMap, fit: ResolvedFit, engine: Engine, limit: int | None = None
 ) -> tuple[Model, Span | None]:
-    """The model of the rows of a sample with these features, from the passes of a fit, and the span of its landmarks;
-    features are in the dtype of the passes. Raises MemoryLimitError if that is float64, which the plan did not assume,
-    and needs more than `limit`."""
+    """The model of the rows of a sample with these features, from the passes of a fit, and the span of its landmarks.
+
+    Features are in the dtype of the passes. Raises MemoryLimitError if that is float64, which the plan did not assume,
+    and needs more than `limit`.
+    """
     rows, probes, spec = sample.rows, sample.probes, fit.spec
     if spec.exact:
         assert has_landmarks(features)
@@ -49,9 +50,7 @@ def solve_rows(
     if fit.randomized(features.size):
         return _by_sketch(rows, features, shift, spec, engine), None
     basis, rounding, choices = span_basis(features), rounding_of(features, probes, shift, engine), []
-    wanted = spec.n_components if isinstance(spec.n_components, int) else features.size
-    given = spec.dtype is not None or features.dtype == np.float64
-    if not given and not precision.single_is_enough(rounding, features, basis, len(probes), sample.weight, wanted):
+    if _float64_is_needed(sample, features, basis, rounding, spec):
         engine.progress.note("rounding in float32 would be too large here: the pass is in float64")
         check_fits(rows, fit.changed(dtype="float64"), engine, limit)
         reason = "rounding in float32 could move an eigenvalue, or what landmarks miss, by more than 1 %"
@@ -59,17 +58,26 @@ def solve_rows(
         features = features.in_precision(np.dtype(np.float64))
     measure = Measure.of_rows()
     if basis is not None and basis.triangular:
-        measure = Measure.of_span(basis.W, basis.order, features.dtype)
+        measure = Measure.of_landmarks(basis.W, basis.order[: quarter(len(basis.order))], features.dtype)
     draw = draw_of(features, measure, probes, sample.probe_weights, sample.weight, fit)
-    errors = rounding.of(features.dtype)
-    found = sums_of(rows, features, shift, errors, spec.block_rows, engine, draw)
+    found = sums_of(rows, features, shift, rounding.of(features.dtype), spec.block_rows, engine, draw)
     return solve(found, features, spec, basis, probes, choices)
 
 
-def rounding_of(features: FeatureMap, probes: Array, shift: Array, engine: Engine) -> Measured:
+def _float64_is_needed(
+    sample: Sample, features: FeatureMap, basis: Basis | None, rounding: RoundingOfRows, spec: FitSpec
+) -> bool:
+    """Whether the pass must be in float64, although no dtype was asked for and features are in float32."""
+    if spec.dtype is not None or features.dtype == np.float64:
+        return False
+    wanted = spec.n_components if isinstance(spec.n_components, int) else features.size
+    return not precision.single_is_enough(rounding, features, basis, len(sample.probes), sample.weight, wanted)
+
+
+def rounding_of(features: FeatureMap, probes: Array, shift: Array, engine: Engine) -> RoundingOfRows:
     """The rounding of a pass over rows of which `probes` (q, d) are some."""
     X = precision.measured_rows(features, probes)
-    return precision.measured(features, X, shift, computed_in_single(features, X, shift, engine))
+    return precision.rounding_of_rows(features, X, shift, computed_in_single(features, X, shift, engine))
 
 
 def span_basis(features: FeatureMap) -> Basis | None:
@@ -94,25 +102,26 @@ def draw_of(
 
 
 def solve(
-    found: BlockSums, features: FeatureMap, spec: FitSpec, basis: Basis | None, probes: Array, choices: list[Choice]
+    found: BlockSums,
+    features: FeatureMap,
+    spec: FitSpec,
+    basis: Basis | None,
+    probes: Array,
+    choices: list[dict[str, Any]],
 ) -> tuple[Model, Span | None]:
     """Solve with the method of the spec: the model, with a certificate from the rows that were drawn, and the span of
     its landmarks. Rows `probes` (q, d) show negative eigenvalues that landmarks may not span, and kernels that are too
     small."""
     sums, drawn = found.sums, found.drawn
     assert drawn is not None
-    moments, slack, tolerance = sums.moments, Slack.of(features, sums), rank_tolerance(features.dtype)
+    moments, slack = sums.moments, Slack.of(features, sums.errors, sums.coarse)
     span, kept = None if basis is None else Span.of(basis, moments), None
     if span is not None and span.basis.triangular:
         kept = precision.kept_directions(slack, span)
         span = span.keep(kept.directions)
     release_freed_memory(features.size)
-    solutions = _solutions(spec, moments, features, span, tolerance)
-    if has_landmarks(features):
-        assert span is not None
-        certificate = of_landmarks(features, solutions, span, kept, slack, drawn, spec)
-    else:
-        certificate = of_random_features(features, moments, solutions, slack, drawn, spec)
+    solutions = _solutions(spec, moments, features, span)
+    certificate = certify.of_sums(features, solutions, span, kept, slack, drawn, spec)
     solution = solutions.kept
     _check_representable(features, solution, probes)
     if span is not None and basis is not None and span.basis.P.shape[1] < basis.P.shape[1]:
@@ -125,7 +134,7 @@ def solve(
     return model, span
 
 
-def components_choice(spec: FitSpec, solution: Solution) -> list[Choice]:
+def components_choice(spec: FitSpec, solution: Solution) -> list[dict[str, Any]]:
     """For a share of the variance, the number of components that reach it."""
     if not isinstance(spec.n_components, float):
         return []
@@ -151,16 +160,17 @@ def _check_representable(features: FeatureMap, solution: Solution, probes: Array
             )
 
 
-def _solutions(spec: FitSpec, moments: Moments, features: FeatureMap, span: Span | None, tolerance: float) -> Solutions:
+def _solutions(spec: FitSpec, moments: Moments, features: FeatureMap, span: Span | None) -> certify.Solutions:
     """The solution of the spec, and a wider one: of Nyström where there are landmarks, otherwise of the same method."""
-    method, asked, center = spec.method_value, spec.n_components, spec.center
-    judged_by: Method = method if span is None else Nystroem()
+    method, asked, tolerance = spec.method_value, spec.n_components, rank_tolerance(features.dtype)
+    judged_by = method if span is None else Nystroem()
     if method == judged_by and isinstance(asked, int):
-        wide = judged_by.solve(moments, features, wider(asked), center, tolerance, span)
-        return Solutions(wide.first(asked), wide)
-    solution = method.solve(moments, features, asked, center, tolerance, span)
-    wide = judged_by.solve(moments, features, wider(len(solution.eigenvalues)), center, tolerance, span)
-    return Solutions(solution, wide)
+        wide = method.solve(moments, features, certify.wider(asked), spec.center, tolerance, span)
+        return certify.Solutions(wide.first(asked), wide, moments)
+    solution = method.solve(moments, features, asked, spec.center, tolerance, span)
+    count = certify.wider(len(solution.eigenvalues))
+    wide = judged_by.solve(moments, features, count, spec.center, tolerance, span)
+    return certify.Solutions(solution, wide, moments)
 
 
 def _negative_on_few(features: FeatureMap, probes: Array, center: bool) -> float:
@@ -172,7 +182,11 @@ def _negative_on_few(features: FeatureMap, probes: Array, center: bool) -> float
         K = features.kernel.gram(features.shifted(probes).astype(np.float64))
     if not np.isfinite(K).all():
         return 0.0
-    least, largest = eigenpairs.least_and_largest(K, center)
+    if center:
+        K = K - K.mean(axis=0)
+        K -= K.mean(axis=1)[:, None]
+    values = np.linalg.eigvalsh(K)
+    least, largest = float(values[0]), float(values[-1])
     return least / largest if least < _NEGATIVE * largest and largest > 0 else 0.0
 
 
@@ -188,7 +202,7 @@ def _exactly(features: KernelRows, probes: Array, spec: FitSpec) -> Model:
     value += precision.moved_by_rounding(features)
     solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
     _check_representable(features, solution, probes)
-    certificate = of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
+    certificate = certify.of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
     digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()
     choices = components_choice(spec, solution)
     return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": choices})
@@ -197,19 +211,12 @@ def _exactly(features: KernelRows, probes: Array, spec: FitSpec) -> Model:
 def _by_sketch(rows: Rows, features: FeatureMap, shift: Array, spec: FitSpec, engine: Engine) -> Model:
     """The model of leading eigenpairs from `solvers.PASSES` passes, without the D × D matrix of the features."""
     assert isinstance(spec.n_components, int)  # the spec checks
-    actions: list[tuple[Action, str]] = []
-
-    def apply(Q: Array) -> Array:
-        actions[:] = [action_of(rows, features, shift, Q, spec.block_rows, engine)]
-        return actions[0][0].applied(Q, shift, spec.center)
-
-    D, count = features.size, min(spec.n_components, features.size)
-    start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
-    found = leading_eigenpairs(apply, start, count)
-    ((action, digest),) = actions
-    unexplained = features.unexplained(action.squares_about_zero(shift), action.weight)
+    count, tolerance = min(spec.n_components, features.size), rank_tolerance(features.dtype)
+    found, action, digest = leading_by_passes(
+        lambda Q: action_of(rows, features, shift, Q, spec.block_rows, engine), shift, count, spec, spec.center
+    )
+    added = features.unexplained(action.squares_about_zero(shift), action.weight)
     mean = action.mean(shift) if spec.center else np.zeros(features.size)
-    tolerance = rank_tolerance(features.dtype)
-    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, unexplained, tolerance)
+    solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, added, tolerance)
     certificate = Certificate.of(len(solution.eigenvalues))
     return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": []})

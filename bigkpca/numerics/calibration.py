@@ -12,7 +12,6 @@ import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.display import at_most, brief
-from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import Shape
 
 STATISTICS = ("residual", "distance", "combined")
@@ -27,17 +26,6 @@ _OF_BOTH = 2  # the least number of rows that a share stands for: one may have t
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
 _UNITS = 64  # roundoffs of |φ(x)|² by which residuals may be off
-
-
-def precisions_of(solution: Solution, weight: float) -> Array:
-    """Inverse mean squares of the scores of each component over fitted rows with this sum of weights, (r,)."""
-    return weight / solution.eigenvalues
-
-
-def distances(precisions: Array, scores: Array) -> Array:
-    """T² = Σ_j p_j y_j² of rows with these scores Y (n, r), (n,), for precisions p (r,): the squared distance from the
-    mean, in standard deviations of the scores (Hotelling 1931, *Ann. Math. Stat.* 2)."""
-    return np.asarray(scores.astype(np.float64) ** 2 @ precisions)
 
 
 def usual_errors(known: Array, restored: Array) -> Array:
@@ -58,14 +46,12 @@ def _on_the_way(known: Array, new: Array) -> Array:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a detector compares the combined statistic of rows with: the limit for `alpha` or, if the fitted rows
-    contain a share of unusual ones, their `contamination`, one that flags this share of them; so many rows were
-    `left_out` of the fit as contamination."""
+    """What a detector compares the combined statistic of rows with."""
 
     value: float
-    alpha: float
-    contamination: float | None = None
-    left_out: int = 0
+    alpha: float  # the largest share of rows of the same distribution above it
+    contamination: float | None = None  # the share of unusual rows among the fitted ones, which it flags
+    left_out: int = 0  # rows that were left out of the fit as contamination
 
 
 @dataclass(frozen=True)
@@ -73,17 +59,14 @@ class Drift:
     """The difference between new rows and the calibration rows of a model.
 
     figure is the larger of residual and score, in [0, 1]: with a confidence of 99.9 %, at least this share of the new
-    rows would have to be replaced for their distribution to equal that of the calibration rows. residual and score are
-    the distance of the residuals, and the largest one of the scores of any component, less what chance explains;
-    component, counted from 1, has that distance. outside counts the new rows whose residual is above that of every
-    calibration row, by chance rows / (calibration_rows + 1).
+    rows would have to be replaced for their distribution to equal that of the calibration rows.
     """
 
     figure: float
-    residual: float
-    score: float
-    component: int
-    outside: int
+    residual: float  # distance of the residuals, less what chance explains
+    score: float  # the largest distance of the scores of any component, less what chance explains
+    component: int  # that has this distance, counted from 1
+    outside: int  # new rows whose residual is above all others; by chance rows / (calibration_rows + 1)
     rows: int
     calibration_rows: int
 
@@ -114,24 +97,13 @@ class Calibration:
     rows : (c, d) array
         The calibration rows, in the units and dtype of the data.
     precisions : (r,) array
-        Of the scores: see `precisions_of`.
+        Inverse mean squares of the scores of each component over the fitted rows.
     scores : (c, r) array
         Their scores, in the dtype of block work.
     residuals : (c,) array
         What the components leave out of each.
     limit : Limit or None
         That of a detector, if one was fitted to the rows.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> own, new = rng.normal(size=(2, 4000, 1))
-    >>> residual = np.ones(4000)
-    >>> calibration = Calibration(own, np.ones(1), own, residual)
-    >>> calibration.drift(calibration.counted(new, residual)).figure
-    0.0
-    >>> round(calibration.drift(calibration.counted(new + 1, residual)).figure, 2)  # the distributions are 0.38 apart
-    0.33
     """
 
     shapes: ClassVar[dict[str, Shape]] = {
@@ -163,7 +135,6 @@ class Calibration:
 
     @cached_property
     def edges(self) -> Edges:
-        """The edges between which new rows are counted."""
         ordered = np.sort(np.vstack([self.scores.T, self.residuals]).astype(np.float64), axis=1)
         values = ordered[:, np.linspace(0, self.count - 1, min(self.count, _EDGES)).round().astype(np.intp)]
         values[-1, -1] += self.rounding[-1]  # the largest residual
@@ -176,14 +147,18 @@ class Calibration:
 
     @cached_property
     def values(self) -> Array:
-        """Residuals and distances of the calibration rows, each ascending, (2, c), raised by more than rounding errors:
-        a row that equals a calibration row does not exceed its value."""
+        """Residuals and distances of the calibration rows, each ascending, (2, c), raised by more than rounding errors,
+        so that an equal row does not exceed them."""
         return np.sort(self._raised, axis=1)
 
     @cached_property
     def _raised(self) -> Array:
-        T2 = distances(self.precisions, self.scores) * (1 + np.sqrt(np.finfo(self.scores.dtype).eps))
+        T2 = self._squared_distances(self.scores) * (1 + np.sqrt(np.finfo(self.scores.dtype).eps))
         return np.array([self.residuals + self.rounding[-1], T2])
+
+    def _squared_distances(self, scores: Array) -> Array:
+        """T² = Σ_j p_j y_j², for precisions p (r,), of rows with these scores Y (n, r), (n,)."""
+        return np.asarray(scores.astype(np.float64) ** 2 @ self.precisions)
 
     @cached_property
     def _rarer(self) -> Array:
@@ -204,12 +179,13 @@ class Calibration:
         """How unusual rows with these scores Y (n, r) and residuals (n,) are, (3, n):
 
             residual   Q  = |φ(x) - φ^(x)|², what the components leave out of the row,
-            distance   T², see `distances`,
+            distance   T² = Σ_j p_j y_j², the squared distance from the mean in standard deviations of the scores,
             combined   how rare the rarer of the two is: see `rarities`.
 
-        Source: Jackson and Mudholkar (1979), *Technometrics* 21; `docs/numerics.md`, section 23.
+        Source: Hotelling (1931), *Ann. Math. Stat.* 2; Jackson and Mudholkar (1979), *Technometrics* 21;
+        `docs/numerics.md`, section 23.
         """
-        both = np.array([residuals.astype(np.float64), distances(self.precisions, scores)])
+        both = np.array([residuals.astype(np.float64), self._squared_distances(scores)])
         return np.vstack([both, self.rarities(both)[COMBINED]])
 
     def rarities(self, values: Array) -> Array:
@@ -293,13 +269,9 @@ class Calibration:
         return np.array([np.bincount(place, minlength=most) for place in places], np.int64)
 
     def chance(self, rows: int) -> float:
-        """The largest distance that `rows` new rows from the same distribution have by chance, with 99.9 % confidence.
-
-            √(ln(4 (r + 1) / 0.001) / 2 m) + √(ln(4 (r + 1) / 0.001) / 2 c)
-
-        for m new and c calibration rows, by the inequality of Dvoretzky, Kiefer and Wolfowitz (1956) with Massart's
-        constant (1990), for both samples and all r + 1 quantities.
-        """
+        """The largest distance that m `rows` from the same distribution have by chance, with 99.9 % confidence:
+        √(ln(4 (r + 1) / 0.001) / 2 m) + √(ln(4 (r + 1) / 0.001) / 2 c) for c calibration rows, by the inequality of
+        Dvoretzky, Kiefer and Wolfowitz with Massart's constant (1990), for both samples and all r + 1 quantities."""
         logarithm = np.log(4 * (len(self.precisions) + 1) / (1 - _DRIFTED))
         return float(np.sqrt(logarithm / (2 * rows)) + np.sqrt(logarithm / (2 * self.count)))
 

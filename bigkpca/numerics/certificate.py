@@ -11,8 +11,8 @@ the same rows, for every method. Source: `docs/numerics.md`, section 14.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +26,6 @@ SMALL, MODERATE = 0.01, 0.1  # largest rounding of an eigenvalue, or residual, o
 MISSED = 1 / 3  # of an eigenvalue: what a solid component, or a fair one without a bound, may miss
 
 _NEARLY_ALL, _MOST = 0.95, 0.5  # of what components hold: the solid and fair part of accurate ones, and of a part
-
-
-class Shares(NamedTuple):
-    """Bounds and estimates (r,) of the shares of the variance that components hold, as those of a Certificate."""
-
-    lower: Array
-    upper: Array
-    estimate: Array
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,12 +111,12 @@ class Certificate(ShowsSummary):
         """Whether lower bounds are proven."""
         return bool(self.lower.any())
 
-    def shares(self, total: float) -> Shares:
-        """The same bounds and estimates of lambda_j / T, for the total variance of the model, which bounds T from
+    def shares(self, total: float) -> Certificate:
+        """The same with bounds and estimates of lambda_j / T, for the total variance of the model, which bounds T from
         above."""
         least = total * (1 - self.unexplained)
         upper = np.minimum(self.upper / least, 1) if least > 0 else np.ones(len(self.upper))
-        return Shares(self.lower / total, upper, np.minimum(self.estimate / total, upper))
+        return replace(self, lower=self.lower / total, upper=upper, estimate=np.minimum(self.estimate / total, upper))
 
     def summary(self) -> Summary:
         """The bounds and estimates of the whole model, and of each component."""
@@ -132,10 +124,8 @@ class Certificate(ShowsSummary):
         if self.unexplained < 1:
             facts["unexplained"] = f"{share_at_most(self.unexplained)} of the variance at most (proven)"
         columns: dict[str, Any] = {
-            "proven at least": np.array([*map(at_least, self.lower)]) if self.proven else None,
-            f"at most, {CONFIDENCE:.0%}": np.array([*map(at_most, self.upper)])
-            if np.isfinite(self.upper).all()
-            else None,
+            "proven at least": [*map(at_least, self.lower)] if self.proven else None,
+            f"at most, {CONFIDENCE:.0%}": [*map(at_most, self.upper)] if np.isfinite(self.upper).all() else None,
             "estimate": self.estimates,
             "missed": self.missed,
             "rounding": self.rounding,

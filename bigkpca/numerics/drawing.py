@@ -100,9 +100,8 @@ def threshold_of(measures: Array, total: float, most: int) -> float:
 
 
 def least_threshold(measures: Array, shares: Array, most: int) -> float:
-    """A t that is rarely larger than `threshold_of` all rows, from those of a random sample (q,), each of which stands
-    for `shares` (q,) of them: the largest one for which Σ min(r, t) >= most t, by the estimate of that sum less three
-    standard errors."""
+    """A t that is rarely larger than `threshold_of` all rows, from a sample of which each row stands for `shares` (q,):
+    the largest one with Σ min(r, t) >= most t, by the estimate of that sum less three standard errors."""
     order = np.argsort(measures)
     r, c = measures[order], shares[order]
     below = np.minimum(r, r[:, None])
@@ -119,15 +118,11 @@ def quarter(count: int) -> int:
 
 @dataclass(frozen=True)
 class Measure:
-    """r(x) = k(x, x) - |P'v(x)|² for the leading directions P'v(x) of the landmarks with these numbers (l',), at least
-    1/256 of k(x, x); without landmarks, k(x, x).
+    """r(x) = k(x, x) - |P'v(x)|² for leading directions P'v(x) of some landmarks, at least 1/256 of k(x, x); without
+    landmarks, k(x, x). So no span that contains these directions leaves more of a row."""
 
-    P (l', q), in the dtype of block work: few enough directions that rounding stays below that part. So no span that
-    contains these directions leaves more of a row.
-    """
-
-    numbers: Array
-    P: Array
+    numbers: Array  # of the landmarks (l',)
+    P: Array  # (l', q), in the dtype of block work: few enough directions that rounding stays below that part
 
     __repr__ = brief
 
@@ -135,11 +130,6 @@ class Measure:
     def of_rows(cls) -> Self:
         """k(x, x)."""
         return cls(np.empty(0, np.intp), np.empty((0, 0)))
-
-    @classmethod
-    def of_span(cls, W: Array, order: Array, dtype: np.dtype[Any]) -> Self:
-        """What a quarter of the landmarks, the first ones in this order, leave of a row."""
-        return cls.of_landmarks(W, order[: quarter(len(order))], dtype)
 
     @classmethod
     def of_landmarks(cls, W: Array, numbers: Array, dtype: np.dtype[Any]) -> Self:
@@ -162,14 +152,13 @@ class Measure:
 
 @dataclass(frozen=True)
 class Draw:
-    """How a pass draws its rows: about `most`, by this measure; not with a threshold below `least`, so that a block
-    keeps few more than its share. seed and `before`, the number of rows of earlier passes, start the random numbers."""
+    """How a pass draws its rows."""
 
     measure: Measure
-    most: int
-    least: float
+    most: int  # about the number of rows
+    least: float  # threshold, so that a block keeps few more than its share
     seed: int
-    before: int = 0
+    before: int = 0  # rows of earlier passes: where the random numbers start
 
 
 def _as_stored_anywhere(X: Array) -> bytes:
@@ -186,7 +175,7 @@ class Sampler:
         self._held = 0  # rows drawn so far
 
     def see(self, X: Array) -> None:
-        """Remember the rows X (b, d) of the tile whose features come next."""
+        """Take note of the rows X (b, d) of the tile whose features come next."""
         self._tile = X
 
     def drawing(

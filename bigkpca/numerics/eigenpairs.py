@@ -82,13 +82,13 @@ class Solution:
 
 
 def spectrum(
-    values: Array, V: Array, mean: Array, sums: Any, components: Components, unexplained: float, tolerance: float
+    values: Array, V: Array, mean: Array, sums: Any, components: Components, added: float, tolerance: float
 ) -> Solution:
     """The solution from leading eigenpairs (values, V) of the scatter of random features, whose `sums`, the moments or
     an action, have the count, weight and trace of the rows."""
     rank = min(numerical_rank(values, tolerance), sums.count - bool(mean.any()))  # beyond it: rounding errors
-    variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + unexplained)
-    kept = values[:rank] + unexplained
+    variance = at_least_its_parts(sums.trace - sums.weight * float(mean @ mean), values[values > 0] + added)
+    kept = values[:rank] + added
     r = kept_components(kept, components, variance, sums.trace, 0.0)
     return Solution(mean, V[:, :r] * signs(V[:, :r]), kept[:r].copy(), variance)
 
@@ -116,8 +116,7 @@ def check_some_positive(largest: float, lowest: float, noise: float) -> None:
 
 
 def orthogonal_to_ones(U: Array, center: bool) -> Array:
-    """Eigenvectors U (n, r) of Kc, made exactly orthogonal to 1, since scores of small eigenvalues would amplify
-    rounding."""
+    """Eigenvectors U (n, r) of Kc, exactly orthogonal to 1: scores of small eigenvalues would amplify rounding."""
     return U - U.mean(axis=0) if center else U
 
 
@@ -138,16 +137,9 @@ def negative_share(values: Array) -> float:
     return float(min(values[-1] / values[0], 0.0)) if values[0] > 0 else 0.0
 
 
-def least_and_largest(K: Array, center: bool) -> tuple[float, float]:
-    """The least and the largest eigenvalue of a Gram matrix K (m, m), float64, or of the centred one."""
-    H = K - K.mean(axis=0) if center else K
-    values = np.linalg.eigvalsh(H - H.mean(axis=1)[:, None] if center else H)
-    return float(values[0]), float(values[-1])
-
-
 def at_least_its_parts(variance: float, values: Array) -> float:
-    """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, if every row is a landmark,
-    or by the dropped negative part of an indefinite kernel."""
+    """The variance, or the sum of the positive eigenvalues if that is larger: by rounding, or by the dropped negative
+    part of an indefinite kernel."""
     return max(variance, float(np.sum(values[values > 0])))
 
 
@@ -158,7 +150,7 @@ def kept_components(values: Array, components: Components, variance: float, trac
     if not r or values[0] <= _ROUNDING * trace:
         raise DataError(
             "no direction varies in feature space: to this kernel all rows look equal, or far from all landmarks: "
-            "check the landmarks and the length, for which `bigkpca sigma` prints values that suit the data"
+            "check the landmarks, gamma, and the length, for which `bigkpca sigma` prints values that suit the data"
         )
     if isinstance(components, float):
         explained = np.cumsum(values[:r]) / variance

@@ -53,19 +53,17 @@ class DrawnError:
 
     @property
     def diagonal(self) -> Array:
-        """The diagonal of E, (m,), float64."""
         return np.diagonal(self.E).astype(np.float64)
 
     def times(self, Q: Array) -> Array:
         """E Q (m, b), float64, from a product in the dtype of E."""
         Q = Q.astype(self.E.dtype, copy=False)
-        parts = in_parts(lambda at: self.E[at : at + _TILE_ROWS] @ Q, self._tiles())
-        return np.concatenate(parts).astype(np.float64, copy=False)
+        return self._in_tiles(lambda own: self.E[own] @ Q).astype(np.float64, copy=False)
 
     def squares_times(self, Q: Array) -> Array:
         """The squares of the entries of E, times Q (m, b)."""
         Q = Q.astype(self.E.dtype)
-        return np.concatenate(in_parts(lambda at: np.square(self.E[at : at + _TILE_ROWS]) @ Q, self._tiles()))
+        return self._in_tiles(lambda own: np.square(self.E[own]) @ Q)
 
     def scaled_times(self, Q: Array) -> Array:
         """F Q (m, b), float64."""
@@ -74,34 +72,29 @@ class DrawnError:
 
     def scores(self, mean: Array, components: Array) -> Array:
         """√w (v(x) - mean)'components of these rows, (m, r), float64."""
+        return self._in_tiles(lambda own: self.roots[own, None] * ((self.V[own] - mean) @ components))
 
-        def tile(at: int) -> Array:
-            own = slice(at, at + _TILE_ROWS)
-            return np.asarray(self.roots[own, None] * ((self.V[own] - mean) @ components))
-
-        return np.concatenate(in_parts(tile, self._tiles()))
-
-    def _tiles(self) -> range:
-        return range(0, max(len(self.E), 1), _TILE_ROWS)
+    def _in_tiles(self, function: Callable[[slice], Array]) -> Array:
+        starts = range(0, max(len(self.E), 1), _TILE_ROWS)
+        return np.concatenate(in_parts(lambda at: function(slice(at, at + _TILE_ROWS)), starts))
 
 
 def error_of(
-    features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, unexplained: float = 0.0
+    features: FeatureMap, coordinates: Coordinates, signs: Array, rows: DrawnRows, added: float = 0.0
 ) -> DrawnError:
-    """E of the drawn rows with K^ = Z diag(signs) Z', in float32 or, if rounding matters there, in float64.
-    `unexplained` is added to the diagonal of K^."""
+    """E of the drawn rows with K^ = Z diag(signs) Z' + added I, in float32 or, if rounding matters, in float64."""
     p, roots = rows.probabilities, np.sqrt(rows.weights)
     if not len(rows.X):  # k(x, x) is 0 for all rows
         return DrawnError(np.empty((0, 0)), np.empty((0, features.size)), roots, p, 0.0)
     with np.errstate(over="ignore"):
         single, double = (features.in_precision(np.dtype(each)) for each in (np.float32, np.float64))
     few = np.linspace(0, len(rows.X) - 1, min(_COMPARED_ROWS, len(rows.X))).astype(np.intp)
-    given = coordinates, signs, rows.X[few], roots[few] / np.sqrt(p[few]), unexplained
+    given = coordinates, signs, rows.X[few], roots[few] / np.sqrt(p[few]), added
     exact, rounded = _error(double, *given)[0], _error(single, *given)[0]
     off = _SAFETY * len(rows.X) / len(few) * _norm(rounded - exact)
     if off <= _COARSE * _norm(exact) * len(rows.X) / len(few):
-        return DrawnError(*_error(single, coordinates, signs, rows.X, roots, unexplained), roots, p, off)
-    E, V = _error(double, coordinates, signs, rows.X, roots, unexplained)
+        return DrawnError(*_error(single, coordinates, signs, rows.X, roots, added), roots, p, off)
+    E, V = _error(double, coordinates, signs, rows.X, roots, added)
     largest = float(np.abs(V).max(initial=0.0)) * len(rows.X) / max(float(p.min(initial=1.0)), 2.0**-52)
     return DrawnError(E, V, roots, p, _SAFETY * 2.0**-50 * largest)
 
@@ -111,7 +104,7 @@ def _norm(A: Array) -> float:
 
 
 def _error(
-    features: FeatureMap, coordinates: Coordinates, signs: Array, X: Array, roots: Array, unexplained: float
+    features: FeatureMap, coordinates: Coordinates, signs: Array, X: Array, roots: Array, added: float
 ) -> tuple[Array, Array]:
     """E (m, m) and the features V (m, D) of rows X (m, d)."""
     rows, m = features.shifted(X), len(X)
@@ -128,7 +121,7 @@ def _error(
 
     Z = np.concatenate(in_parts(of_features, range(0, m, _TILE_ROWS))).astype(dtype, copy=False)
     signed = Z * signs.astype(dtype)
-    diagonal = kernel.diagonal(rows) - dtype.type(unexplained)
+    diagonal = kernel.diagonal(rows) - dtype.type(added)
 
     def of_tile(at: int) -> None:  # the rows of a tile to the left of the diagonal, and their transpose above it
         own = slice(at, min(at + _TILE_ROWS, m))
@@ -156,11 +149,10 @@ _MISSED = 1e-4  # probability that the Krylov space misses more of the largest e
 
 @dataclass(frozen=True)
 class Missed:
-    """The largest eigenvalue of E: at most `most`, with 95 % confidence if E is positive semidefinite, otherwise by an
-    estimate, and about `norm`."""
+    """The largest eigenvalue of E."""
 
-    most: float
-    norm: float
+    most: float  # a bound with 95 % confidence if E is positive semidefinite, otherwise an estimate of one
+    norm: float  # an estimate
 
 
 def missed_of_positive(error: DrawnError, rows: DrawnRows, rng: np.random.Generator) -> Missed:
@@ -196,8 +188,8 @@ def missed_of_any(error: DrawnError, trace_error: float) -> Missed:
 
 
 def upper_mean(s: float, allowed: float) -> float:
-    """The largest p with p - s + s ln(s / p) <= ln(1 / allowed): an upper bound of the mean of a sum of independent
-    numbers in [0, 1], of which s was found, with this probability of an error."""
+    """An upper bound of the mean of a sum s of independent numbers in [0, 1], with this probability of an error: the
+    largest p with p - s + s ln(s / p) <= ln(1 / allowed)."""
     if not np.isfinite(s):
         return np.inf
     limit, s = -float(np.log(allowed)), max(float(s), 1e-300)
@@ -210,8 +202,7 @@ def upper_mean(s: float, allowed: float) -> float:
 
 
 def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.Generator) -> tuple[float, float]:
-    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and the eigenvalue itself, nearly,
-    from products of E with blocks.
+    """An upper bound of the largest eigenvalue of a positive semidefinite E (m, m), and nearly the eigenvalue itself.
 
     The bound fails with a probability of at most 1e-4, and is about 10 % too large. The block Krylov space contains the
     Krylov space of each random vector, in which Lanczos misses more than a share ε of the eigenvalue with a probability
@@ -232,8 +223,7 @@ def _largest_eigenvalue(apply: Callable[[Array], Array], m: int, rng: np.random.
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of an approximation K^ = K - E, with T = Q'KcQ and its
-    Ritz vectors q."""
+    """Estimates of eigenpairs of Kc from unit scores Q (n, c) of K^ = K - E, with the Ritz vectors q of T = Q'KcQ."""
 
     eigenvalues: Array  # those of T plus `added`, (c,), descending
     added: Array  # |(I - QQ')E q|² / eigenvalue, what directions outside of Q add to second order, (c,)
@@ -312,8 +302,7 @@ def _variances(weights: Array, q: Array, others: Array, own: Array) -> Array:
 
 
 def agreement_of(moments: Moments, judged: Solution, solution: Solution, center: bool) -> Array:
-    """The cosine over all rows of each component with those of another solution of its rank, and of eigenvalues within
-    2 % of that, (r,)."""
+    """The cosine over all rows of each component with those of another solution of nearly its eigenvalue, (r,)."""
     second, _ = about_the_mean(moments, center)
     A, B = judged.components, solution.components
     squares = np.outer(np.einsum("ij,ij->j", A, second @ A), np.einsum("ij,ij->j", B, second @ B))

@@ -36,8 +36,8 @@ def aligned(X: Array) -> Array:
 
 
 def all_aligned(value: Any) -> Any:
-    """The value with every array in it aligned, in tuples, lists, dictionaries and dataclasses, at any depth; the value
-    itself if all are. Dataclasses are copied together with their cached properties; other objects are not changed."""
+    """The value with every array in it aligned, in containers and dataclasses at any depth; itself if all are.
+    Dataclasses are copied together with their cached properties; other objects are not changed."""
     if isinstance(value, np.ndarray):
         return aligned(value)
     if isinstance(value, list | tuple):
@@ -106,8 +106,7 @@ _HUGE = 1e100  # squares of sums may overflow for entries above, and underflow f
 
 
 def leading_pairs(A: Array, count: int | None) -> tuple[Array, Array]:
-    """The `count` largest eigenvalues (None: all) of a symmetric A (m, m), float64, descending, and their eigenvectors
-    in columns: for few by ARPACK from a fixed start, otherwise by LAPACK, which overwrites A if it computes all.
+    """As `eigh_descending`, for few eigenpairs by ARPACK from a fixed start.
 
     A Krylov space of one vector may lack another eigenvector of a multiple eigenvalue. So what the found ones leave
     is searched again, from another start, and LAPACK is asked if it has a larger eigenvalue.
@@ -197,9 +196,9 @@ def signs(scores: Array) -> Array:
 _PIECE_ROWS = 16
 
 
-def row_pieces(stop: int, start: int = 0) -> Iterator[slice]:
+def row_pieces(stop: int) -> Iterator[slice]:
     """Slices of few rows, which stay in cache from one step to the next."""
-    return (slice(first, min(first + _PIECE_ROWS, stop)) for first in range(start, stop, _PIECE_ROWS))
+    return (slice(first, min(first + _PIECE_ROWS, stop)) for first in range(0, stop, _PIECE_ROWS))
 
 
 _TILE_COLUMNS = 256

@@ -141,36 +141,22 @@ class Lost:
     seen: bool | None = True
 
 
-@dataclass(frozen=True)
-class Reconstruction:
-    """Held-out rows with these numbers (k,), as their pre-images and linear PCA restore them, (k, d), in the units of
-    the data; `by_pca` is None like `lost.by_pca`."""
-
-    lost: Lost
-    numbers: Array
-    by_preimages: Array
-    by_pca: Array | None
-
-    __repr__ = brief
-
-
-def reconstruction(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, r: int, *, seen: bool | None = True
-) -> Reconstruction | None:
-    """Those of the rows X (m, d) with these numbers (k,), as their pre-images (k, d) and PCA of r components restore
-    them. None if all rows are held out, or do not vary."""
+def lost_by_both(
+    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, *, r: int, seen: bool | None = True
+) -> Lost | None:
+    """What is lost where pre-images (k, d), and PCA of r components, stand for the rows of X (m, d) with these numbers
+    (k,). None if all rows are held out, or do not vary."""
     of_preimages = share_lost(features, X, numbers, by_preimages)
     if of_preimages is None:
         return None
     by_pca = restored_by_pca(features, X, numbers, r)
     of_pca = None if by_pca is None else share_lost(features, X, numbers, by_pca)
-    lost = Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
-    return Reconstruction(lost, numbers, by_preimages, by_pca)
+    return Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
 
 
 def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
     """The squared distance of those of the rows X (m, d) with these numbers (k,) from the restored ones (k, d), over
-    their squared distance from the mean of the other rows, in the units of the model. None as for `reconstruction`."""
+    their squared distance from the mean of the other rows, in the units of the model. None as for `lost_by_both`."""
     others, judged, origin = _split(features, X, numbers)
     total = float(np.sum((judged - others.mean(axis=0)) ** 2)) if len(others) else 0.0
     return float(np.sum((judged - features.shifted(restored) + origin) ** 2)) / total if total > 0 else None
@@ -193,28 +179,10 @@ def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array
     return np.delete(Z, numbers, axis=0) - origin, Z[numbers] - origin, origin
 
 
-_LEFT_OUT_OF = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}
-
-
 def judged_on(held_out: int, seen: bool | None) -> str:
-    """On which rows kernel and linear PCA are compared, in words.
-
-    Examples
-    --------
-    >>> judged_on(512, True)
-    '512 rows that were left out of PCA, but not of kernel PCA'
-    """
-    return f"{held_out:,} rows that were left out of {_LEFT_OUT_OF[seen]}"
-
-
-_FOLLOWED, _IGNORED = 0.5, 0.1  # shares of the variance of a column
-
-
-def only_followed(shares: Mapping[str, float]) -> str | None:
-    """The column that scores follow, if they explain most of it and hardly anything of any other; None if not so."""
-    followed = [name for name, share in shares.items() if share >= _FOLLOWED]
-    ignored = sum(share <= _IGNORED for share in shares.values())
-    return followed[0] if len(followed) == 1 and len(shares) > 1 and ignored == len(shares) - 1 else None
+    """On which rows kernel and linear PCA are compared, in words."""
+    of = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}[seen]
+    return f"{held_out:,} rows that were left out of {of}"
 
 
 def spread(m: int, most: int) -> Array:

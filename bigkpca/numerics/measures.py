@@ -26,9 +26,7 @@ from bigkpca.errors import Array
 __all__ = [
     "best_error",
     "coherence",
-    "eigenvalue_difference",
     "eigenvalue_error",
-    "largest_coherence",
     "leverage",
     "matrix_error",
     "relative_accuracy",
@@ -42,19 +40,9 @@ def vector_agreement(U: Array, approximation: Array) -> Array:
     """|u_j'u^_j|, (r,), of columns scaled to unit norm: 1 for equal directions, 0 for orthogonal ones.
 
     U and `approximation`, both (n, r), are eigenvectors or scores, in columns of any length.
-
-    Examples
-    --------
-    >>> vector_agreement(np.array([[1.0], [0.0]]), np.array([[-3.0], [4.0]]))
-    array([0.6])
     """
     products = np.abs(np.einsum("ij,ij->j", U, approximation))
     return np.asarray(products / (np.linalg.norm(U, axis=0) * np.linalg.norm(approximation, axis=0)))
-
-
-def eigenvalue_difference(eigenvalues: Array, approximation: Array) -> Array:
-    """|lambda_j - lambda^_j|, (r,), of `eigenvalues` (r,) and their `approximation` (r,)."""
-    return np.abs(np.asarray(eigenvalues) - np.asarray(approximation))
 
 
 def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
@@ -62,11 +50,6 @@ def eigenvalue_error(eigenvalues: Array, approximation: Array) -> float:
 
     Eigenvalues missing from the `approximation` (q,) count as zero; those beyond r are ignored. Source:
     `docs/numerics.md`, section 19.
-
-    Examples
-    --------
-    >>> eigenvalue_error(np.array([4.0, 2.0]), np.array([3.0]))
-    0.625
     """
     found = np.zeros(len(eigenvalues))
     found[: len(approximation)] = approximation[: len(eigenvalues)]
@@ -98,11 +81,6 @@ def leverage(scores: Array, eigenvalues: Array) -> Array:
 
     `scores` (b, r) are Y, for any rows, and `eigenvalues` (r,) are lambda, positive. Over all n fitted rows the
     leverage scores add up to r. Source: Mohri and Talwalkar (2011), *AISTATS*.
-
-    Examples
-    --------
-    >>> leverage(np.array([[2.0], [0.0]]), np.array([4.0]))
-    array([1., 0.])
     """
     return np.asarray(np.einsum("ij,j->i", scores.astype(np.float64) ** 2, 1 / eigenvalues))
 
@@ -115,24 +93,11 @@ def coherence(leverages: Array, r: int) -> float:
     return float(len(leverages) / r * np.max(leverages))
 
 
-def largest_coherence(U: Array) -> float:
-    """mu = √n max_ij |U_ij| of orthonormal columns U (n, r), e.g. unit eigenvectors, between 1 and √n.
-
-    Source: Talwalkar and Rostamizadeh (2010), *UAI*.
-    """
-    return float(np.sqrt(len(U)) * np.abs(U).max())
-
-
 def matrix_error(K: Array, approximation: Array, rank: int) -> float:
     """|K - K^|_F - |K - K_k|_F: how much worse K^ is than K_k, the best approximation of rank k.
 
     K and `approximation`, K^, are (n, n), K symmetric; `rank` is k. Never negative for K^ of rank k. Needs all
     eigenvalues of K, n³ operations.
-
-    Examples
-    --------
-    >>> matrix_error(np.diag([3.0, 2.0, 1.0]), np.diag([3.0, 0.0, 0.0]), 1)
-    0.0
     """
     return float(np.linalg.norm(K - approximation)) - best_error(K, rank)
 

@@ -25,20 +25,15 @@ from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
 from bigkpca.numerics.kernels.base import no_spectrum
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.registry import Registry
-from bigkpca.numerics.span import Span, span_of
 
 
 class Method(ABC):
-    """The solver for a feature map, from the moments of features to components and eigenvalues.
+    """The solver for a feature map, from the moments of features to components and eigenvalues."""
 
-    `name` is the name in options and files. `landmarks` is True if features are kernels with landmarks, and not random;
-    `exact` if every row is a landmark; `principal` if features are those of principal axes, which need one more pass.
-    """
-
-    name: ClassVar[str]
-    landmarks: ClassVar[bool]
-    exact: ClassVar[bool] = False
-    principal: ClassVar[bool] = False
+    name: ClassVar[str]  # in options and files
+    landmarks: ClassVar[bool] = True  # whether features are kernels with landmarks, and not random
+    exact: ClassVar[bool] = False  # whether every row is a landmark
+    principal: ClassVar[bool] = False  # whether features are those of principal axes, which need one more pass
 
     @property
     def uniform(self) -> bool:
@@ -64,33 +59,18 @@ class Method(ABC):
 
     @abstractmethod
     def solve(
-        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any
     ) -> Solution:
-        """Mean, components and eigenvalues, float64, from the moments of the features of all rows.
+        """Mean, components and eigenvalues, float64, from the moments of the features of all rows or, with landmarks,
+        their span.
 
         `components` is a number, a share of the variance in (0, 1), or None for the numerical rank; `tolerance` is that
-        of ranks, relative to the largest eigenvalue; `span` is that of the landmarks, if it is known. Raises
-        DataError if no direction varies.
+        of ranks, relative to the largest eigenvalue. Raises DataError if no direction varies.
         """
 
     def factor(self, moments: Moments | None, features: Any, tolerance: float) -> Array | None:
         """P (D, m) with K ≈ (V P)(V P)' for feature rows V (n, D); None if V itself is that factor."""
         return None
-
-
-class OfLandmarks(Method):
-    """Base of methods whose features are kernels with landmarks."""
-
-    landmarks: ClassVar[bool] = True
-
-    def solve(
-        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
-    ) -> Solution:
-        span = span or span_of(features.gram(), moments, tolerance, positive=features.kernel.positive)
-        return self.of_span(span, components, center, tolerance)
-
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
-        raise NotImplementedError
 
 
 def _check_choice(method: object, key: str, known: tuple[str, ...]) -> None:
@@ -129,14 +109,14 @@ class Trigonometric(Method):
             )
 
     def solve(
-        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any = None
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any
     ) -> Solution:
-        unexplained = features.unexplained(moments.squares, moments.weight)
-        return solvers.plain(moments, components, unexplained=unexplained, center=center, tolerance=tolerance)
+        added = features.unexplained(moments.squares, moments.weight)
+        return solvers.plain(moments, components, added=added, center=center, tolerance=tolerance)
 
 
 @dataclass(frozen=True)
-class ColumnSampling(OfLandmarks):
+class ColumnSampling(Method):
     """Column sampling: eigenpairs of K from the singular values of l of its columns, drawn uniformly.
 
     Eigenvalues √(n / l) · singular values of C = k(X, S) are nearly unbiased, while those of Nyström are lower bounds.
@@ -148,7 +128,9 @@ class ColumnSampling(OfLandmarks):
     name: ClassVar[str] = "columns"
     uniform: ClassVar[bool] = True
 
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
+    def solve(
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any
+    ) -> Solution:
         return solvers.column_sampling(span, components, center=center, tolerance=tolerance)
 
     def factor(self, moments: Moments | None, features: KernelRows, tolerance: float) -> Array:
@@ -157,7 +139,7 @@ class ColumnSampling(OfLandmarks):
 
 
 @dataclass(frozen=True)
-class Exact(OfLandmarks):
+class Exact(Method):
     """Exact kernel PCA: every row is a landmark, so W is the Gram matrix K.
 
     The matrix is held in memory for up to 8192 rows. For more rows, components come from products with K, formed tile
@@ -179,7 +161,7 @@ class Exact(OfLandmarks):
 
 
 @dataclass(frozen=True)
-class Nystroem(OfLandmarks):
+class Nystroem(Method):
     """Nyström approximation: exact kernel PCA in the span of the landmarks.
 
     K ≈ C W⁺ C' with C = k(X, S), W = k(S, S). With form="orthogonal", the eigenvalues are lower bounds of those of Kc,
@@ -209,7 +191,9 @@ class Nystroem(OfLandmarks):
     def uniform(self) -> bool:
         return self.form == "thesis"
 
-    def of_span(self, span: Span, components: Components, center: bool, tolerance: float) -> Solution:
+    def solve(
+        self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any
+    ) -> Solution:
         if self.form == "orthogonal":
             return solvers.nystroem(span, components, center=center, tolerance=tolerance)
         return solvers.nystroem_thesis(span, components, rank=self.rank, center=center, tolerance=tolerance)

@@ -8,8 +8,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
-import numpy as np
-
 from bigkpca.errors import Array, SpecError, column_called
 from bigkpca.numerics import methods
 from bigkpca.numerics.array_api import on_host
@@ -142,7 +140,6 @@ class Model(ShowsSummary):
 
     @property
     def columns(self) -> int:
-        """d, the number of columns of the rows."""
         return self.features.columns
 
     @property
@@ -177,7 +174,6 @@ class Model(ShowsSummary):
 
     @property
     def components(self) -> int:
-        """r, the number of components."""
         return self.solution.components.shape[1]
 
     # Scores and residuals are in host memory, wherever the model is.
@@ -238,12 +234,6 @@ class Model(ShowsSummary):
         self.check_preimages()
         assert self.decoder is not None
         return reconstructing(self.decoder, self.features, self.solution, most_rows)
-
-    def residual(self, X: Array) -> Array:
-        """Novelty |φ(x) - φ^(x)|² of rows X (m, d) in memory, (m,): large for rows unlike those of the fit."""
-        step, given = 1024, self.expansion()
-        tiles = (X[start : start + step] for start in range(0, len(X), step))
-        return np.concatenate(list(self.residuals(tiles, min(step, len(X)), given)))
 
     def check_residuals(self) -> None:
         """Raise SpecError if k(x, x) of a row is not known."""

@@ -6,7 +6,7 @@ Symmetric sums of products V'V are stored as strips of columns down to the diago
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple, Self
 
@@ -40,7 +40,6 @@ class OneHot(NamedTuple):
 
     @property
     def columns(self) -> slice:
-        """Their place in a row."""
         return slice(self.start, self.stop)
 
 
@@ -137,11 +136,6 @@ class Moments:
         mean = self.mean + delta * (other.weight / weight)
         return Moments(self.count + other.count, weight, mean, scatter, self.trace + other.trace)
 
-    def part(self, numbers: Array | slice) -> Moments:
-        """Moments of only the features with these numbers."""
-        square = (numbers, numbers) if isinstance(numbers, slice) else np.ix_(numbers, numbers)
-        return replace(self, mean=self.mean[numbers], scatter=self.scatter[square])
-
     @property
     def about_zero(self) -> Array:
         """Σ w_i v_i v_i', (D, D)."""
@@ -155,12 +149,11 @@ class Moments:
 
 @dataclass(frozen=True)
 class ColumnMoments:
-    """Moments of rows with the sum `weight` of weights w_i, the number of rows without weights, column by column, in
-    float64: mean (d,) = Σ w_i x_i / weight, and squares (d,) = Σ w_i (x_i - mean)²."""
+    """Moments of the columns of rows with weights w_i, which are 1 by default, all in float64."""
 
-    weight: float
-    mean: Array
-    squares: Array
+    weight: float  # Σ w_i
+    mean: Array  # Σ w_i x_i / weight, (d,)
+    squares: Array  # Σ w_i (x_i - mean)², (d,)
 
     @np.errstate(over="ignore", invalid="ignore")
     def __add__(self, other: ColumnMoments) -> ColumnMoments:
@@ -173,9 +166,8 @@ class ColumnMoments:
         return ColumnMoments(weight, self.mean + delta * (other.weight / weight), squares)
 
     def scale(self, one_hot: Iterable[slice] = ()) -> Array:
-        """Standard deviations (dividing by the weight), and 1 for constant columns, (d,). The columns of 0 and 1 of
-        each column of categories have one scale, the root of the sum of their variances: sqrt(1 - Σ p_c²) for shares
-        p_c."""
+        """Standard deviations (dividing by the weight), and 1 for constant columns, (d,). The columns of each column of
+        categories have one scale, the root of the sum of their variances: √(1 - Σ p_c²) for shares p_c."""
         deviations = np.sqrt(self.squares / self.weight)
         # The rounding errors of a constant column must not be scaled up to unit variance.
         deviations[deviations <= 1e-14 * np.abs(self.mean)] = 0.0
@@ -200,11 +192,10 @@ def column_moments(X: Array, weights: Array | None = None) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The rounding of a pass over features in R^D, as `precision` measures it: `errors` (D,) of a row over its k(x, x),
-    and `beta` of the sums of a tile in the dtype of the pass, relative to sums of squares."""
+    """The rounding of a pass over features in R^D, as `precision` measures it."""
 
-    errors: Array
-    beta: float
+    errors: Array  # of a row over its k(x, x), (D,)
+    beta: float  # of the sums of a tile in the dtype of the pass, relative to sums of squares
 
     __repr__ = brief
 
@@ -216,8 +207,8 @@ class Rounding:
 
 @dataclass(frozen=True)
 class ShiftedSums:
-    """Sums of n feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass
-    add up; count, weight and trace as in `Moments`."""
+    """Sums of feature rows v_i with weights w_i about a fixed vector c, all in float64, which the blocks of a pass add
+    up; count, weight and trace as in `Moments`."""
 
     about: Array  # c (D,)
     count: int
@@ -260,17 +251,15 @@ FAR = 64  # times the mean square of a tile: a row this far makes sums in float3
 
 
 def added_pieces(V: Array) -> list[slice]:
-    """Slices of the rows of a tile V (b, D) whose products are added up in its dtype: all of them, or 2048 of a tile on
-    a device, which has more."""
+    """Slices of the rows of a tile V (b, D) whose products are added up in its dtype: at most 2048 on a device."""
     rows = V.shape[0]
     step = max(rows, 1) if in_numpy(V) else _ADDED_ROWS
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def represented(weights: Array, total: float) -> Array:
-    """The weight of all rows, with the sum `total`, that each of some rows stands for, which were drawn by their
-    weights (q,): its own if it was drawn for certain, and else the same share of the rest: max(w, c), of the sum
-    `total`."""
+    """The part of the `total` weight of all rows that each of some rows stands for, which were drawn by their weights
+    (q,): its own if it was drawn for certain, and otherwise an equal share of the rest: max(w, c)."""
     w = np.sort(weights)[::-1]
     shares = (total - np.append(0, np.cumsum(w)[:-1])) / np.arange(len(w), 0, -1)  # of all but the k largest
     share = shares[np.argmax(w <= shares)] if (w <= shares).any() else 0
@@ -280,8 +269,7 @@ def represented(weights: Array, total: float) -> Array:
 def weighted_tiles(
     tiles: Iterable[tuple[Array, Array]], weights: Iterable[Array] | None
 ) -> Iterator[tuple[Array, Array, Array | None]]:
-    """Each tile (V (b, D), k(x_i, x_i) (b,)) with the weights (b,) of its rows, without rows of weight 0, whose kernels
-    may overflow."""
+    """Each tile (V (b, D), k(x_i, x_i) (b,)) with its weights (b,), without rows of weight 0, which may overflow."""
     for (V, diagonal), w in zip(tiles, repeat(None) if weights is None else weights, strict=False):
         if w is None or w.all():
             yield V, diagonal, w

@@ -26,7 +26,7 @@ from bigkpca.numerics.drawing import quarter
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import eigh_descending, in_parts, product
-from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding, ShiftedSums
+from bigkpca.numerics.moments import FAR, UNDERFLOW, Rounding
 from bigkpca.numerics.span import Basis, Span
 
 MEASURED_ROWS, _TILE_ROWS = 1024, 256
@@ -87,15 +87,14 @@ def measured_rows(features: FeatureMap, X: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Features of some rows in float64, less the shift (q, D), their k(x, x) (q,), the errors (D,) of float32 in what
-    a pass computes `in_single`, and those (D,) of float64 that can be seen."""
+class RoundingOfRows:
+    """What decides the precision of a pass, from some of its rows."""
 
-    exact: Array
-    diagonal: Array
+    exact: Array  # their features in float64, less the shift (q, D)
+    diagonal: Array  # k(x, x) (q,)
     in_single: InSingle
-    errors: Array
-    visible: Array
+    errors: Array  # of float32 in the features (D,)
+    visible: Array  # errors of float64 that can be seen (D,)
 
     @cached_property
     def single(self) -> Rounding:
@@ -104,17 +103,14 @@ class Measured:
         beta = _SAFETY * max(_norm_of_sums(self.in_single), _SINGLE) + len(self.errors) * 2.0**-52
         return Rounding(self.errors, beta)
 
-    @property
-    def double(self) -> Rounding:
-        """The rounding of a pass in float64."""
-        return Rounding(_IN_DOUBLE**2 * self.errors + self.visible, _UNIT + len(self.errors) * 2.0**-52)
-
     def of(self, dtype: np.dtype[np.generic]) -> Rounding:
         """The rounding of a pass in this dtype."""
-        return self.single if dtype == np.float32 else self.double
+        if dtype == np.float32:
+            return self.single
+        return Rounding(_IN_DOUBLE**2 * self.errors + self.visible, _UNIT + len(self.errors) * 2.0**-52)
 
 
-def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> Measured:
+def rounding_of_rows(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> RoundingOfRows:
     """The rounding of rows X (q, d), from what `in_single` computes for them."""
     with np.errstate(all="ignore"):
         double = features.in_precision(np.dtype(np.float64))
@@ -131,7 +127,7 @@ def measured(features: FeatureMap, X: Array, shift: Array, single: InSingle) -> 
     visible = np.zeros(features.size)
     if has_landmarks(features):
         visible = (_SAFETY * _visible_error(features)) ** 2 * np.abs(features.kernel.diagonal(features.landmarks))
-    return Measured(exact, np.abs(diagonal), single, errors, visible)
+    return RoundingOfRows(exact, np.abs(diagonal), single, errors, visible)
 
 
 @np.errstate(all="ignore")
@@ -154,9 +150,8 @@ def errors_in_double(kernel: Kernel, Z: Array) -> Array:
     """The errors (q, q) of kernels between rows Z (q, d) in float64 that can be seen without more digits: at equal
     rows, where k is known, and of a row that is moved by rounding, where it hardly changes.
 
-    Kernels of |x - y| have errors of the root of the precision at rows that are equal or nearly so, and those of rows
-    far from the offset exceed all other errors. Rows so far that k does change there show nothing, nor do codes, which
-    a kernel may only compare.
+    Kernels of |x - y| have errors of the root of the precision at nearly equal rows, and those of far rows exceed all
+    others. Rows so far that k does change there show nothing, nor do codes, which a kernel may only compare.
     """
     rows = Z.astype(np.float64)
     K = kernel(rows, rows)
@@ -205,23 +200,17 @@ def error_of_gram(features: KernelRows) -> float:
 
 @dataclass(frozen=True)
 class Slack:
-    """How far rounding may move what sums say, with `errors` and `coarse` (D,), roots (D,) of k(s, s) and omega of W;
-    without landmarks the last two are zero."""
+    """How far rounding may move what sums say: see the formulas above."""
 
-    errors: Array
-    coarse: Array
-    roots: Array
-    omega: float
+    errors: Array  # (D,)
+    coarse: Array  # (D,)
+    roots: Array  # of k(s, s) (D,); zeros without landmarks
+    omega: float  # of W; 0 without landmarks
 
     __repr__ = brief
 
     @classmethod
-    def of(cls, features: FeatureMap, sums: ShiftedSums) -> Slack:
-        """That of the sums of a pass."""
-        return cls.of_features(features, sums.errors, sums.coarse)
-
-    @classmethod
-    def of_features(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
+    def of(cls, features: FeatureMap, errors: Array, coarse: Array) -> Slack:
         """That of features whose sums have these errors."""
         errors, coarse = (np.nan_to_num(each, nan=np.finfo(float).max) for each in (errors, coarse))
         if not has_landmarks(features):
@@ -239,17 +228,14 @@ class Slack:
 
 
 def farthest(Z: Array, count: int) -> Array:
-    """Numbers of the `count` rows of Z (m, d), shifted, farthest from zero: their kernels have the largest errors."""
+    """Numbers of the `count` rows of Z (m, d) farthest from the offset, whose kernels have the largest errors."""
     with np.errstate(over="ignore"):
         return np.argsort(-squared_norms(Z), kind="stable")[:count]
 
 
 def smaller_in_double(kernel: Kernel, Z: Array, off: float) -> float:
-    """The ratio of an error in float64 to the largest error in float32, `off`.
-
-    It is the ratio of the precisions or, if larger, that of the errors between rows Z (q, d) that can be seen, which
-    cannot be seen in float32 if errors there are as large as the values.
-    """
+    """The ratio of an error in float64 to the largest one in float32, `off`: that of the precisions or, if larger, of
+    the errors between rows Z (q, d) that can be seen, unless those in float32 are as large as the values."""
     with np.errstate(all="ignore"):
         same = float(errors_in_double(kernel, Z).max())
     ratio = _DOUBLE / _SINGLE
@@ -268,17 +254,16 @@ def moved_by_rounding(features: KernelRows) -> float:
 
 
 class Kept(NamedTuple):
-    """Numbers (k,) of the directions that exceed rounding, ascending; the rounding of tr(E) with these; and what the
-    others explain of it that may be among those by which rows are drawn."""
+    """The directions of a span that exceed rounding."""
 
-    directions: Array
-    trace: float
-    dropped: float
+    directions: Array  # their numbers (k,), ascending
+    trace: float  # the rounding of tr(E) with these
+    dropped: float  # what the others explain of it that may be among those by which rows are drawn
 
 
 def kept_directions(slack: Slack, span: Span) -> Kept:
-    """The directions of a span to keep: in the order of their error over what they explain, the first for which the
-    error of tr(E) less what they explain is smallest."""
+    """Of the directions in the order of their error over what they explain, the first ones for which the error of tr(E)
+    less what they explain is smallest."""
     squares = np.maximum(span.squares, 0)
     order, total = _errors_of_trace(slack, span.basis.P, squares)
     k = 1 + int(np.argmin(total - np.cumsum(squares[order])))
@@ -298,7 +283,7 @@ def _errors_of_trace(slack: Slack, P: Array, squares: Array) -> tuple[Array, Arr
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bounds (r,) of the eigenvalues of an exact computation from rounded ones."""
+    """Bounds (r,) of the eigenvalues of an exact computation from rounded ones."""
 
     lower: Array
     upper: Array
@@ -324,8 +309,8 @@ def bounds(slack: Slack, values: Array, A: Array) -> Bounds:
 
 
 def _largest_of_leading(G: Array) -> Array:
-    """At least the largest eigenvalue of the leading (j, j) part of G (r, r), for every j: that of a part at most 1.5
-    times as large, (r,). Small components at the end have large errors, which do not concern those before them."""
+    """At least the largest eigenvalue of each leading (j, j) part of G (r, r): that of a part at most 1.5 times as
+    large, (r,). Small components at the end have large errors, which do not concern those before them."""
     found, j = np.full(len(G), np.inf), 0
     while j < len(G) and np.isfinite(G).all():
         stop = min(max(j + 1, int(1.5 * j)), len(G))
@@ -335,11 +320,10 @@ def _largest_of_leading(G: Array) -> Array:
 
 
 def single_is_enough(
-    found: Measured, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
+    found: RoundingOfRows, features: FeatureMap, basis: Basis | None, rows: int, weight: float, components: int
 ) -> bool:
-    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of the first of the
-    measured rows, those of a sample, no requested eigenvalue may move by more than 1 %, nor tr(E) by more than 1 % of Σ
-    k(x, x)."""
+    """Whether float32 suffices for a pass over rows of this total weight: by the bounds of the sums of a sample, the
+    first of the measured rows, it moves no requested eigenvalue by more than 1 %, nor tr(E) by 1 % of Σ k(x, x)."""
     sample = weight > rows
     if sample:
         rows = min(rows, max(_JUDGED_ROWS, 4 * components))
@@ -347,7 +331,7 @@ def single_is_enough(
     if not (np.isfinite(V).all() and np.isfinite(found.single.errors).all()):
         return False
     trace, squares = times * float(found.diagonal[:rows].sum()), times * np.einsum("ij,ij->j", V, V)
-    slack = Slack.of_features(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
+    slack = Slack.of(features, trace * found.single.errors, found.single.beta * (squares + weight * UNDERFLOW))
     B = np.sqrt(times) * (V if basis is None else product(V, basis.P, _TILE_ROWS))  # about the shift, near the mean
     known = rows // 4 if sample else rows  # of a sample, the last ones are too small
     if not known:

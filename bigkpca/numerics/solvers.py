@@ -45,16 +45,15 @@ _SUMMED = 128  # products that are added up in their dtype
 
 @dataclass(frozen=True)
 class Action:
-    """Sums of a pass over n feature rows v_i with weights w_i and a block Q (D, b), about a fixed `shift`, in float64:
-    total = Σ w_i (v_i - shift), products = Σ w_i (v_i - shift)(v_i - shift)'Q, trace = Σ w_i k(x_i, x_i), squares =
-    Σ w_i |v_i - shift|²; count and weight as in `Moments`."""
+    """Sums of feature rows v_i with weights w_i and a block Q (D, b) about a fixed `shift`, all in float64, which the
+    blocks of a pass add up; count, weight and trace as in `Moments`."""
 
     count: int
     weight: float
-    total: Array  # (D,)
-    products: Array  # (D, b)
+    total: Array  # Σ w_i (v_i - shift), (D,)
+    products: Array  # Σ w_i (v_i - shift)(v_i - shift)'Q, (D, b)
     trace: float
-    squares: float
+    squares: float  # Σ w_i |v_i - shift|²
 
     def __add__(self, other: Action) -> Action:
         """Sums of both sets of rows together."""
@@ -108,15 +107,13 @@ def block_action(
 
 @dataclass(frozen=True)
 class Ritz:
-    """Approximate leading eigenpairs of A: values (r,), descending; vectors (D, r), orthonormal; residuals (r,),
-    |A u - value u| / value; the number of products; and the lowest Ritz value so far, an upper bound of the lowest
-    eigenvalue of A."""
+    """Approximate leading eigenpairs of A."""
 
-    values: Array
-    vectors: Array
-    residuals: Array
-    products: int
-    lowest: float
+    values: Array  # (r,), descending
+    vectors: Array  # (D, r), orthonormal
+    residuals: Array  # |A u - value u| / value, (r,)
+    products: int  # their number
+    lowest: float  # Ritz value so far, an upper bound of the lowest eigenvalue of A
 
     def worst(self, floor: float) -> float:
         """The largest residual of values above `floor` times the largest; infinity if no value is positive."""
@@ -249,8 +246,7 @@ def signs_at_landmarks(span: Span, mean: Array, A: Array) -> Array:
 
 
 def nystroem_map(W: Array, tolerance: float, *, positive: bool, rank: int | None = None) -> Array:
-    """P (l, m) with C W⁺ C' = (C P)(C P)' for a positive semidefinite W, otherwise for its positive part; for W
-    truncated to its `rank` largest eigenvalues, if that is given."""
+    """P (l, m) with C W⁺ C' = (C P)(C P)' for the positive part of W, or its `rank` largest eigenvalues."""
     basis = basis_of(W, tolerance, positive=positive and rank is None)
     return basis.P[:, basis.signs > 0][:, :rank]
 
@@ -330,28 +326,25 @@ def nystroem_thesis(
     return Solution(mean, A, values[:r].copy(), variance, negative, span.unexplained)
 
 
-def plain(
-    moments: Moments, components: Components, *, unexplained: float = 0.0, center: bool, tolerance: float
-) -> Solution:
-    """Kernel PCA as PCA of random features v, with K ≈ ZZ' + unexplained · I:
+def plain(moments: Moments, components: Components, *, added: float = 0.0, center: bool, tolerance: float) -> Solution:
+    """Kernel PCA as PCA of random features v, with K ≈ ZZ' + added · I:
 
-        scatter = V Λ V',  components = V,  eigenvalues = Λ + unexplained.
+        scatter = V Λ V',  components = V,  eigenvalues = Λ + added.
 
     The total variance Σ k(x_i, x_i) - n |m|² is unbiased for tr(Kc).
     """
     second, mean = about_the_mean(moments, center)
     values, V = _leading(second, components)
-    return spectrum(values, V, mean, moments, components, unexplained, tolerance)
+    return spectrum(values, V, mean, moments, components, added, tolerance)
 
 
 def add_strip(
     out: Array, kernel: Kernel, B: Array, rows: slice, X: Array, later: Iterable[tuple[slice, Array]], tile_rows: int
 ) -> None:
-    """Add to out (n, c) the contributions to K B of the tiles K_II and K_IJ of rows I and all later rows J.
+    """Add to out (n, c) the contributions to K B of the tiles K_II and K_IJ of rows I and all later rows J, in float64.
 
-    K_II B_I and Σ K_IJ B_J go to rows I, K_IJ'B_I to rows J. X (b, d) are the rows I, numbered `rows`; `later` yields
-    (numbers, rows) of the others in order. B (n, c) has the dtype of X; tiles have at most `tile_rows` rows, and are
-    added up in float64. All arrays are in the same library.
+    X (b, d) are the rows I, numbered `rows`; `later` yields (numbers, rows) of the others in order. B (n, c) has the
+    dtype of X; tiles have at most `tile_rows` rows. All arrays are in the same library.
     """
     evaluate = kernel.against_anywhere(X, tile_rows)
     work = empty((tile_rows, X.shape[0]), X)
@@ -367,11 +360,8 @@ def add_strip(
 
 
 def _product(K: Array, B: Array) -> Array:
-    """K B (m, c) in float64, for K (m, k) and B (k, c).
-
-    At most 128 terms are added up in the dtype of K: those that are equal round alike, and a sum of n may be wrong by
-    n / 4 eps. On a device all are in float64, in one call.
-    """
+    """K B (m, c) in float64, for K (m, k) and B (k, c): at most 128 terms are added up in the dtype of K, since equal
+    ones round alike, and a sum of n may be wrong by n / 4 eps. On a device all are in float64, in one call."""
     if not in_numpy(K):
         return astype(K, np.float64) @ astype(B, np.float64)
     found, part = np.zeros((len(K), B.shape[1])), np.empty((len(K), B.shape[1]), K.dtype)
@@ -388,10 +378,9 @@ def gram(
 
         Kc = H K H = U Λ U',  components = U Λ^(-1/2),  eigenvalues = Λ,  mean = K 1 / n.
 
-    A new row has the scores (k(x, X) - mean) @ components. For a number of `components` and positive semidefinite Kc,
-    only the leading part of the spectrum is computed. `positive` means that the kernel is positive semidefinite; else
-    all eigenvalues are computed if one is below -`noise`. Raises DataError if kernels overflow, or no eigenvalue is
-    positive.
+    A new row has the scores (k(x, X) - mean) @ components. Only the leading part of the spectrum is computed for a
+    number of `components`, unless the kernel is not `positive` semidefinite and an eigenvalue is below -`noise`. Raises
+    DataError if kernels overflow, or no eigenvalue is positive.
     """
     entry = float(max(K.max(), -K.min()))
     check_overflow(np.array(entry), "the Gram matrix")

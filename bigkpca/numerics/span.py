@@ -39,7 +39,6 @@ class Basis:
 
     @property
     def indefinite(self) -> bool:
-        """Whether W has negative eigenvalues, beyond rounding."""
         return bool((self.signs < 0).any())
 
     def solve(self, b: Array) -> Array:
@@ -51,23 +50,14 @@ class Basis:
         P = self.P.astype(dtype, copy=False)
         return lambda V: V @ P
 
-    def keep(self, directions: Array | slice) -> Self:
-        """The part of the basis with these directions, ascending."""
-        return replace(self, P=self.P[:, directions], signs=self.signs[directions])
 
-
-def basis_of(W: Array, tolerance: float, *, positive: bool, order: Array | None = None) -> Basis:
-    """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64; of a positive semidefinite
-    kernel in this `order` of landmarks, if it is given, as that of a fit on another machine. Raises DataError if W has
-    no positive eigenvalue."""
+def basis_of(W: Array, tolerance: float, *, positive: bool) -> Basis:
+    """An orthonormal basis of the span of landmarks with Gram matrix W (l, l), float64. Raises DataError if W has no
+    positive eigenvalue."""
     if not positive:
         return _eigenvectors(W, tolerance)
-    if order is None:
-        U, pivots, rank, _ = scipy.linalg.lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
-        order = pivots[:rank] - 1
-    else:
-        U, _ = scipy.linalg.lapack.dpotrf(W[np.ix_(order, order)])
-    m = len(order)
+    U, pivots, rank, _ = scipy.linalg.lapack.dpstrf(W, tol=_SMALLEST * float(np.diag(W).max(initial=0.0)))
+    order, m = pivots[:rank] - 1, rank
     if not m:
         raise DataError(_NO_SPAN)
     P = np.zeros((len(W), m))
@@ -130,9 +120,7 @@ class Span:
 
     def keep(self, directions: Array) -> Self:
         """The span of these directions of the basis, ascending numbers."""
-        return replace(self, basis=self.basis.keep(directions), coordinates=self.coordinates.part(directions))
-
-
-def span_of(W: Array, moments: Moments, tolerance: float, *, positive: bool) -> Span:
-    """The span of landmarks with Gram matrix W (l, l); see `basis_of`."""
-    return Span.of(basis_of(W, tolerance, positive=positive), moments)
+        basis, known = self.basis, self.coordinates
+        basis = replace(basis, P=basis.P[:, directions], signs=basis.signs[directions])
+        scatter = known.scatter[np.ix_(directions, directions)]
+        return replace(self, basis=basis, coordinates=replace(known, mean=known.mean[directions], scatter=scatter))

@@ -58,9 +58,10 @@ def spectrum(
     check_axes(axes)
     fitted = model_of(model)
     known, solution = fitted.certificate, fitted.solution
-    values, bounds, scale = solution.eigenvalues, (known.lower, known.upper, known.estimate), 1
+    values, shown, scale = solution.eigenvalues, known, 1
     if not eigenvalues:
-        values, bounds, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
+        values, shown, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
+    bounds = shown.lower, shown.upper, shown.estimate
     values, low, high, estimate = (scale * each[:n_components] for each in (values, *bounds))
     x, least = np.arange(1, len(values) + 1), values[values > 0].min()
     axes = own_or_new(axes)

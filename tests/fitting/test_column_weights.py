@@ -5,19 +5,14 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
-from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import DataError, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics.methods import METHODS
 from bigkpca.spec import FitSpec
-from bigkpca.storage.models import model_digest
 from tests.data.cases import case
 from tests.fitting.cases import not_uniform
 from tests.helpers.fits import fit, scores
@@ -37,15 +32,6 @@ def table(tmp_path_factory):
     FRAME.to_csv(folder / "t.csv", index=False)
     bigkpca.ingest(folder / "t.csv", folder / "t.zarr", categorical="kind")
     return folder / "t.zarr"
-
-
-def by_hand(rows, weight=1.0):
-    """x, the four columns of 0 and 1, y and a constant column, standardised plainly."""
-    found = rows - rows.mean(axis=0)
-    found[:, [0, 5]] /= found[:, [0, 5]].std(axis=0)
-    shares = rows[:, 1:5].mean(axis=0)
-    found[:, 1:5] *= weight / np.sqrt(1 - np.sum(shares**2))
-    return found
 
 
 def values(path):
@@ -87,34 +73,6 @@ def test_a_column_of_categories_has_the_mean_squared_distance_of_a_number(table)
     assert pairs[6] == 0  # the constant one
     assert len(set(model.features.scale[1:5])) == 1
     assert model.features.scale[6] == 1
-
-
-@pytest.mark.parametrize("weight", [pytest.param(1.0, marks=pytest.mark.full), 3.0])
-def test_standardised_categories_are_those_divided_by_hand(table, weight):
-    names = {"column_weights": {"kind": weight}} if weight != 1 else {}
-    one, other = fit(str(table), **OPTIONS, standardize=True, **names), fit(by_hand(values(table), weight), **OPTIONS)
-    assert_allclose(one.solution.eigenvalues, other.solution.eigenvalues, rtol=1e-6)
-
-
-def test_categories_that_are_all_the_same_are_a_constant_column():
-    rows = ArrayRows(np.column_stack([X[:, :2], np.ones(N)]), one_hot=(OneHot("kind", 2, 3),))
-    model = fit_rows(rows, FitSpec.checked(**OPTIONS, standardize=True), Engine(threads=1))
-    assert model.features.scale[2] == 1
-
-
-@pytest.mark.full
-def test_names_arrays_series_and_data_arrays_are_the_same_weights(table):
-    frame = pd.DataFrame(X, columns=list("vwxyz"))
-    by_name = dict(zip(frame.columns, W, strict=True))
-    given = (W, list(W), tuple(W), pd.Series(W), xr.DataArray(W, dims="c"), by_name, pd.Series(by_name)[::-1])
-    found = {
-        model_digest(KernelPCA(3, size=40, random_state=1, column_weights=each).fit(frame).model_) for each in given
-    }
-    assert len(found) == 2  # arrays and names are recorded as such
-    block = fit(str(table), **OPTIONS, column_weights={"kind": 2.0, "y": 0.25})
-    one_each = fit(str(table), **OPTIONS, column_weights=[1, 2, 2, 2, 2, 0.25, 1])
-    assert_array_equal(block.features.scale, one_each.features.scale)
-    assert_array_equal(scores(block, str(table)), scores(one_each, str(table)))
 
 
 @pytest.mark.parametrize("more", [{"standardize": True}, {"kernel": "polynomial"}, {"method": "rff-pca"}], ids=str)
@@ -171,18 +129,6 @@ def test_what_overflows_is_named_with_its_weight():
         fit(np.where(np.abs(huge) == LARGEST, np.inf, huge), **OPTIONS, column_weights=[1, 0, 1, 1, 1])
 
 
-def test_a_model_with_weights_is_stored_loaded_and_served(tmp_path):
-    options = {"standardize": True, "column_weights": [2, 0, 1, 1, 3], "size": 40, "random_state": 1}
-    kpca = KernelPCA(3, **options).fit(X)
-    kpca.save(tmp_path / "m.zarr")
-    loaded = KernelPCA.load(tmp_path / "m.zarr")
-    assert loaded.column_weights == (2.0, 0.0, 1.0, 1.0, 3.0)
-    assert model_digest(loaded.model_) == model_digest(kpca.model_)
-    light, Y = kpca.to_sklearn(), kpca.transform(X)
-    assert_allclose(light.transform(X), Y, atol=1e-12)
-    assert_allclose(light.inverse_transform(Y), kpca.inverse_transform(Y), rtol=1e-9)
-
-
 def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):
     options = {"size": 40, "standardize": True, "random_state": 0}
     kpca = KernelPCA(3, column_weights={"kind": 2}, **options).fit(table)
@@ -200,33 +146,6 @@ def test_parts_that_are_added_up_must_have_the_same_weights(table, tmp_path):
         bigkpca.merge([kpca, other])
     with pytest.raises(SpecError, match=r"column_weights=.*must not change"):
         bigkpca.fit(table, tmp_path / "m.zarr", like=kpca, column_weights={"kind": 3})
-
-
-def test_the_same_weights_typed_in_another_way_are_the_same(table):
-    options = {"size": 20, "standardize": True, "random_state": 0}
-    parts = {f"kind={each}": 2.0 for each in "abcd"}
-    one_each = [1, 2, 2, 2, 2, 0.5, 1]
-    names = {"kind": 2, "y": 0.5}
-    for typed, others in ((names, (parts | {"y": 0.5}, np.array(one_each), names | {"x": 1})), (one_each, (names,))):
-        kpca = KernelPCA(3, column_weights=typed, **options).fit(table)
-        for other in others:
-            kpca.set_params(column_weights=other).partial_fit(table)
-    KernelPCA(3, column_weights=one_each).fit(table, like=KernelPCA(3, column_weights=names, **options).fit(table))
-    for other, message in (
-        (parts | {"kind=d": 3.0, "y": 0.5}, "the model was fitted with"),
-        ({"knd": 2}, "'knd', which is not a column of the model: did you mean 'kind'"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            kpca.set_params(column_weights=other).partial_fit(table)
-    unnamed = KernelPCA(3, column_weights=W, random_state=0).fit(X)
-    with pytest.raises(SpecError, match=r"column_weights=\{'x': 2.0\}, but the model was fitted with \(2.0, 0.5"):
-        unnamed.set_params(column_weights={"x": 2}).partial_fit(X)
-
-
-def test_lengths_are_those_of_weighted_columns(table):
-    rows, weights = values(table), {"kind": 4.0}
-    found = bigkpca.sigma(table, standardize=True, column_weights=weights)["median"].sigma
-    assert found == pytest.approx(bigkpca.sigma(by_hand(rows, 4.0))["median"].sigma, rel=1e-5)
 
 
 def test_weights_of_kernels_that_do_not_take_them_are_refused():

@@ -50,12 +50,6 @@ def test_landmarks_whose_number_is_open_are_at_most_a_fifth_of_the_first_batch(X
         assert KernelPCA(4, random_state=0, **options).partial_fit(X[:60]).model_.sums.count == 60
 
 
-def test_features_of_another_model_stay(X):
-    first = KernelPCA(**SMALL).fit(X[:100])
-    other = KernelPCA(4).fit(X[100:120], like=first).partial_fit(X[120:])
-    np.testing.assert_array_equal(other.landmarks_, first.landmarks_)
-
-
 def digits_by_class():
     return load_digits(return_X_y=True)
 

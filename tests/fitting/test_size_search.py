@@ -6,7 +6,7 @@ import pytest
 
 from bigkpca import methods
 from bigkpca.data.opening import open_rows
-from bigkpca.errors import MemoryLimitError, SpecError, ToleranceWarning
+from bigkpca.errors import MemoryLimitError, ToleranceWarning
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit, worker_bytes
 from bigkpca.fitting.fit import fit_rows
@@ -79,13 +79,3 @@ def test_memory_limits_stop_it(digits, monkeypatch):
 
     with pytest.warns(ToleranceWarning, match="size 200 .*worker tcp://b may use"):
         fit_rows(rows, spec, Small(threads=1))
-
-
-def test_options_that_make_no_sense_are_refused():
-    for options, message in (
-        ({"size": 50}, r"tol=0.1 lets the size grow, but size=50 fixes it"),
-        ({"method": "exact"}, "but the exact method fixes it"),
-        ({"landmarks": [1, 2]}, "but 2 landmarks fixes it"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            FitSpec.checked(tol=0.1, **options)

@@ -88,5 +88,5 @@ def test_a_certificate_that_claims_too_much_is_found_out(monkeypatch):
     easy = Case(n=100, size=20)
     assert not outcome(easy).problems
     monkeypatch.setattr(precision, "bounds", lambda slack, values, A: precision.Bounds(1.01 * values, values))
-    monkeypatch.setattr("bigkpca.fitting.certify.missed_of_positive", lambda *given: Missed(0.0, 0.0))
+    monkeypatch.setattr("bigkpca.numerics.judge.missed_of_positive", lambda *given: Missed(0.0, 0.0))
     assert {"false proven bound", "likely bound missed"} <= set(dict(outcome(easy).problems))

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
-from bigkpca import KernelPCA, KernelPCADetector
+from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
-from bigkpca.numerics.calibration import COMBINED, Calibration, precisions_of
+from bigkpca.numerics.calibration import COMBINED, Calibration
 from tests.numerics.fits import seeds
 
 
@@ -79,14 +79,6 @@ def test_residuals_that_are_only_rounding_are_never_rare():
     assert (known.rarities(known.statistics(scores, 5 * noise)[:2])[0] < 0.003).all()  # p = 1, interpolated
 
 
-@pytest.mark.parametrize("sigma", ["0.5 median", "3 median"])
-def test_rows_far_from_everything_are_flagged_whatever_the_kernel(sigma):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 5)) @ rng.normal(size=(5, 20)) + 0.3 * rng.normal(size=(2000, 20))
-    found = KernelPCADetector(KernelPCA(10, sigma=sigma, size=300, random_state=0)).fit(X)
-    assert (found.predict(X[:100] + 1000) == -1).all()
-
-
 @pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
 def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     rng = np.random.default_rng(1)
@@ -99,7 +91,7 @@ def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     Q = np.diag(K) - (vectors**2) @ values
     T2 = 60 * (vectors**2).sum(axis=1)
     scores, left = model.scoring(60, model.expansion())(X)
-    found = Calibration(X, precisions_of(model.solution, 60), scores, left).statistics(scores, left)
+    found = Calibration(X, 60 / model.solution.eigenvalues, scores, left).statistics(scores, left)
     np.testing.assert_allclose(found[:2], [Q, T2], rtol=1e-5)
 
 
@@ -187,7 +179,7 @@ def test_the_range_is_that_of_the_beta_binomial_distribution(count, alpha, rows)
     assert below[expected[1]] - (below[expected[0] - 1] if expected[0] else 0) >= 0.95
 
 
-def test_the_range_of_many_rows_is_that_of_the_probability_and_holds_for_the_rarer_statistic():
+def test_the_range_of_many_rows_is_that_of_the_probability():
     rng = np.random.default_rng(4)
     known = calibration(np.arange(200))
     drawn = np.sort(rng.random((20_000, 200)), axis=1)[:, 199 - known.exceeding(0.05)]
@@ -195,13 +187,6 @@ def test_the_range_of_many_rows_is_that_of_the_probability_and_holds_for_the_rar
     for rows in (99_999, 100_001, 10**12):
         np.testing.assert_allclose(known.range(0.05, rows), known.range(0.05), rtol=2e-3)
     assert known.range(np.nextafter(1, 0))[1] <= 1
-    held, new = [], rng.normal(size=(2, 10_000)) ** 2
-    for _ in range(200):
-        known = calibration(*rng.normal(size=(2, 400)) ** 2)
-        share = np.mean(of_new(known, *new)[COMBINED] > known.limits(0.05)[COMBINED])
-        low, high = known.range(0.05)
-        held.append(low <= share <= high)
-    assert 0.91 < np.mean(held) <= 1
 
 
 def test_an_alpha_that_the_rows_cannot_show_is_refused_with_the_smallest_one_that_they_can():

@@ -11,10 +11,9 @@ from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.judge import DrawnError, error_of, estimates, missed_of_any, missed_of_positive, upper_mean
 from bigkpca.numerics.kernels import Gaussian
-from bigkpca.numerics.span import span_of
 from tests.helpers import oracles
 from tests.helpers.oracles import matrix_with
-from tests.numerics.fits import clustered_rows, moments_of
+from tests.numerics.fits import clustered_rows, moments_of, span_of
 
 KERNEL = Gaussian(1.5)
 
@@ -40,11 +39,11 @@ def fit(X):
     return features, span.basis.P, solution
 
 
-def in_double(features, P, rows, unexplained=0.0):
+def in_double(features, P, rows, added=0.0):
     """E of drawn rows where float32 would be too coarse."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "_COARSE", 0.0)
-        return error_of(features, lambda _: lambda V: V @ P, np.ones(P.shape[1]), rows, unexplained)
+        return error_of(features, lambda _: lambda V: V @ P, np.ones(P.shape[1]), rows, added)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -82,7 +81,7 @@ def test_random_features_have_an_error_of_either_sign(X):
     ((V, _),) = features.tiles([X], len(X))
     V = V.copy()
     E = KERNEL.gram(X) - V @ V.T - 0.1 * np.eye(len(X))
-    found = error_of(features, lambda _: lambda V: V, np.ones(60), drawn(X, np.ones(600)), unexplained=0.1)
+    found = error_of(features, lambda _: lambda V: V, np.ones(60), drawn(X, np.ones(600)), added=0.1)
     assert_allclose(found.E, E, atol=1e-5)  # in float32
     found = in_double(features, np.eye(60), drawn(X, np.ones(600)), 0.1)
     assert_allclose(found.E, E, atol=1e-9)

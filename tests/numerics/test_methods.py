@@ -29,7 +29,7 @@ def test_principal_features_add_what_their_diagonal_lacks(center, factor):
     lacking = 1 - (V**2).sum() / 40
     assert lacking > 0.1
     centred = V - V.mean(axis=0) if center else V
-    found = PrincipalFeatures().solve(moments, principal(factor), 2, center, 1e-12)
+    found = PrincipalFeatures().solve(moments, principal(factor), 2, center, 1e-12, None)
     assert_allclose(found.eigenvalues, np.linalg.eigvalsh(centred.T @ centred)[::-1][:2] + lacking, rtol=1e-10)
 
 

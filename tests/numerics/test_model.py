@@ -10,7 +10,7 @@ from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.moments import Rounding, shifted_sums
-from bigkpca.numerics.span import span_of
+from tests.numerics.fits import span_of
 
 OFFSET = np.array([10.0, -3.0, 0.5])
 X = np.random.default_rng(0).normal(size=(50, 3)) + OFFSET

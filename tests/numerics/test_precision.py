@@ -10,10 +10,10 @@ from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.numerics import precision
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Laplacian, Linear
-from bigkpca.numerics.moments import FAR, ShiftedSums, shifted_sums
-from bigkpca.numerics.precision import Slack, bounds, in_single, kept_directions, measured, measured_rows
-from bigkpca.numerics.span import span_of
+from bigkpca.numerics.moments import FAR, shifted_sums
+from bigkpca.numerics.precision import Slack, bounds, in_single, kept_directions, measured_rows, rounding_of_rows
 from tests.helpers import oracles
+from tests.numerics.fits import span_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning"),
@@ -71,7 +71,8 @@ def test_single_precision_is_chosen_where_it_moves_no_wanted_eigenvalue_and_boun
 def measure(features, X, shift):
     with single_threaded_blas:
         rows = measured_rows(features, X)
-        return measured(features, rows, shift, in_single(features.in_precision(np.dtype(np.float32)), rows, shift))
+        single = in_single(features.in_precision(np.dtype(np.float32)), rows, shift)
+        return rounding_of_rows(features, rows, shift, single)
 
 
 def passed(features, X, shift, rounding, tile=300):
@@ -94,7 +95,7 @@ def test_errors_of_sums_are_below_their_bounds_in_every_direction(kernel, dtype)
     sums, (one, other) = passed(features, X, shift, found), (passed(features, X[k::2], shift, found) for k in (0, 1))
     for name in ("errors", "coarse"):  # of two passes, those of their sum
         assert_allclose(getattr(one + other, name), getattr(sums, name), rtol=1e-6)
-    slack, centred = Slack.of(features, sums), exact - exact.mean(axis=0)
+    slack, centred = Slack.of(features, sums.errors, sums.coarse), exact - exact.mean(axis=0)
     P = span_of(features.gram(), sums.moments, 1e-12, positive=True).basis.P
     for A in (np.eye(60), P, np.random.default_rng(0).normal(size=(60, 100))):
         S, ours = (np.maximum(np.einsum("ij,ij->j", A, M @ A), 0) for M in (centred.T @ centred, sums.moments.scatter))
@@ -117,7 +118,7 @@ def test_a_shift_beyond_single_precision_leaves_finite_errors():
     X = np.random.default_rng(0).normal(size=(100, 2)) * 1e30
     features = KernelRows(Linear(), np.zeros(2), X[:10])
     found = measure(features, X, features.kernel(X, X[:10]).mean(axis=0))
-    for rounding in (found.single, found.double):
+    for rounding in (found.single, found.of(np.dtype(np.float64))):
         assert np.isfinite(rounding.errors).all()
         assert np.isfinite(rounding.beta)
     assert not precision.single_is_enough(found, features, None, len(found.exact), 100, 2)
@@ -140,7 +141,7 @@ def test_directions_of_mostly_rounding_are_dropped_and_the_rest_bounds_the_trace
     shift = C.mean(axis=0)
     sums = passed(features, X, shift, measure(features, X, shift).single)
     span = span_of(features.gram(), sums.moments, 1e-12, positive=True)
-    kept = kept_directions(Slack.of(features, sums), span)
+    kept = kept_directions(Slack.of(features, sums.errors, sums.coarse), span)
     P = span.basis.P[:, kept.directions]
     assert 5 < len(kept.directions) < span.basis.P.shape[1]
     left = len(X) - np.sum((C @ P) ** 2)
@@ -150,13 +151,11 @@ def test_directions_of_mostly_rounding_are_dropped_and_the_rest_bounds_the_trace
 
 def test_without_rounding_bounds_are_the_values_and_with_too_much_nothing():
     values, A = np.array([4.0, 2.0, 1.0]), np.random.default_rng(0).normal(size=(5, 3))
-    none, zero = np.zeros(5), ShiftedSums(np.zeros(5), 1, 1.0, *[np.zeros(5)] * 2, 1.0, *[np.zeros(5)] * 2)
-    features = KernelRows(Linear(), np.zeros(2), np.zeros((5, 2)))
-    exact = bounds(Slack(none, none, none, 0.0), values, A)
-    for each in (*exact, *bounds(Slack.of(features, zero), values, A)):
-        assert_allclose(each, values, rtol=1e-12)
+    none, features = np.zeros(5), KernelRows(Linear(), np.zeros(2), np.zeros((5, 2)))
+    for slack in (Slack(none, none, none, 0.0), Slack.of(features, none, none)):
+        assert_allclose(bounds(slack, values, A), [values, values], rtol=1e-12)
     for huge in (1e3, 1e300, np.inf, np.nan):
         for errors, coarse in ((huge, huge), (huge, 0), (0, huge)):
-            found = bounds(Slack.of_features(features, none + errors, none + coarse), values, A)
+            found = bounds(Slack.of(features, none + errors, none + coarse), values, A)
             assert not found.lower.any()
             assert (found.upper >= values).all()

@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bigkpca.errors import DataError
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Sigmoid
-from bigkpca.numerics.span import basis_of, span_of
+from bigkpca.numerics.span import basis_of
 from tests.helpers import oracles
-from tests.numerics.fits import moments_of, rows
+from tests.numerics.fits import moments_of, rows, span_of
 
 
 @pytest.mark.parametrize(("kernel", "positive"), [(Gaussian(1.5), True), (Gaussian(1.5), False), (Sigmoid(2.0), False)])
@@ -43,14 +43,6 @@ def test_each_landmark_of_the_order_is_the_one_that_those_before_explain_least_o
         assert not np.delete(basis.P[:, j], basis.order[: j + 1]).any()
 
 
-def test_the_order_of_a_fit_gives_its_basis_on_another_machine():
-    W = Gaussian(1.5).gram(rows(3, 30, 4))
-    basis = basis_of(W, 1e-12, positive=True)
-    assert_allclose(basis_of(W, 1e-12, positive=True, order=basis.order).P, basis.P, atol=1e-12)
-    fewer = basis_of(W, 1e-12, positive=True, order=basis.order[:7])
-    assert_allclose(fewer.P, basis.P[:, :7], atol=1e-12)
-
-
 @pytest.mark.parametrize("positive", [True, False])
 def test_landmarks_that_repeat_at_any_scale_span_what_one_of_them_does(positive):
     W = Gaussian(1.5).gram(np.repeat(rows(3, 6, 4), 3, axis=0))
@@ -59,16 +51,6 @@ def test_landmarks_that_repeat_at_any_scale_span_what_one_of_them_does(positive)
     assert_allclose(W @ basis.P @ basis.P.T @ W, W, atol=1e-10)
     for scale in (1e-300, 1e-30, 1e300):  # without warnings
         assert basis_of(scale * W, 1e-12, positive=positive).P.shape == (18, 6)
-
-
-def test_columns_that_are_kept_span_a_part():
-    X = rows(3, 120, 4)
-    moments, _ = moments_of(KernelRows(Gaussian(1.5), np.zeros(4), X[:30]), X)
-    span = span_of(Gaussian(1.5).gram(X[:30]), moments, 1e-12, positive=True)
-    fewer, P = span.keep(np.array([0, 3, 4, 20])), span.basis.P[:, [0, 3, 4, 20]]
-    assert_array_equal(fewer.basis.P, P)
-    assert_allclose(fewer.coordinates.scatter, P.T @ moments.scatter @ P, atol=1e-9)
-    assert_allclose(fewer.trace_error, moments.trace - np.trace(P.T @ moments.about_zero @ P), rtol=1e-9)
 
 
 def test_without_a_positive_eigenvalue_nothing_is_spanned():

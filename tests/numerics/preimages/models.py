@@ -19,6 +19,7 @@ from bigkpca.numerics.kernels import (
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem, PrincipalFeatures, RandomFeatures
 from bigkpca.numerics.moments import Rounding, shifted_sums
 from bigkpca.numerics.preimages import Denoising, Distances, Fitted, FixedPoint, Ridge, reconstructing
+from tests.numerics.fits import span_of
 
 GAUSSIAN = Gaussian(1.5)
 NYSTROEM = Nystroem()
@@ -63,7 +64,8 @@ def solved(features, X, r, method, center=True):
     about = V.mean(axis=0, dtype=np.float64)
     moments = shifted_sums([(V.copy(), diagonal)], about, Rounding.unknown(len(about)), None).moments
     tolerance = 1e-12 if features.dtype == np.float64 else 1e-7
-    solution = method.solve(moments, features, r, center, tolerance)
+    span = span_of(features.gram(), moments, tolerance, positive=features.kernel.positive) if method.landmarks else None
+    solution = method.solve(moments, features, r, center, tolerance, span)
     return Fitted(features, solution, None if method == Exact() else moments, method)
 
 
