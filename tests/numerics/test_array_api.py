@@ -29,9 +29,8 @@ def rows(n=5, d=4, dtype="float32", seed=0):
 
 
 @every_device
-def test_arrays_go_to_a_device_and_come_back_as_they_were(device):
+def test_arrays_go_to_a_device_as_copies_and_come_back_as_they_were(device):
     like = place(device)(rows())
-    assert not in_numpy(like)
     for dtype in ("bool", "uint8", "int16", "int32", "int64", "float32", "float64"):
         X = (3 * rows(dtype="float64")).astype(dtype)
         for given in (X, X.T, X[::-1], X[1:, 2:], X[:0], np.broadcast_to(X[0], (3, 4))):
@@ -40,13 +39,9 @@ def test_arrays_go_to_a_device_and_come_back_as_they_were(device):
             assert dtype_of(there) == given.dtype
             assert moved(there, like) is there
             assert_array_equal(on_host(there), given, strict=True)
-
-
-@every_device
-def test_what_is_moved_is_a_copy(device):
     X = rows()
     X.flags.writeable = False  # which torch would warn of
-    there = moved(X, place(device)(X))
+    there = moved(X, like)
     there *= 2
     assert_array_equal(on_host(there), 2 * X)
     assert_array_equal(X, rows())
@@ -67,64 +62,37 @@ def test_functions_write_to_an_argument_or_return_a_new_array(device, name):
         assert dtype_of(out) == dtype
     assert getattr(xp, name)(there, other, out=there) is there
     agree(there, here, "float32")
-
-
-@every_device
-@every_dtype
-def test_the_larger_and_the_smaller_of_values_and_a_number(device, dtype):
-    X = np.append(rows(dtype=dtype).ravel(), [np.inf, -np.inf, np.nan, 0]).astype(dtype)
-    there = place(device)(X)
-    for name in ("maximum", "minimum"):
+    if name in ("maximum", "minimum"):
+        X = np.append(X.ravel(), np.float32([np.inf, -np.inf, np.nan, 0]))
         for number in (0.0, -0.1, 745.0):
-            found = getattr(functions_of(there), name)(there, number)
+            found = getattr(xp, name)(place(device)(X), number)
             assert_array_equal(on_host(found), getattr(np, name)(X, number), strict=True)
-
-
-@every_device
-def test_functions_round_only_what_they_write_and_write_to_parts(device):
-    X, y = rows(dtype="float64"), np.float64([1, 2, 3, 1e-30])
-    there, xp = place(device)(X), functions_of(place(device)(X))
-    out = empty(X.shape, there, np.float32)
-    xp.divide(there, place(device)(y), out=out)
-    assert_array_equal(on_host(out), (X / y).astype(np.float32))
-    written = [place(device)(np.zeros((4, 6))), np.zeros((4, 6))]
-    for Z, to in zip((there, X), written, strict=True):
-        xp = functions_of(Z)
-        xp.cos(Z[:2, :3], out=to[1:3, :3])
-        xp.matmul(Z[:2, :], Z[:2, :].T, out=xp.reshape(to[3, :4], (2, 2)))
-    agree(*written, "float64")
-    with pytest.raises(AttributeError, match="no_such_function"):
-        _ = functions_of(there).no_such_function
+    if name == "divide":  # rounded once, when it is written
+        Z, y = rows(dtype="float64"), np.float64([1, 2, 3, 1e-30])
+        out = xp.divide(place(device)(Z), place(device)(y), out=empty(Z.shape, there, np.float32))
+        assert_array_equal(on_host(out), (Z / y).astype(np.float32))
 
 
 @every_device
 @every_dtype
-def test_inner_products_of_rows_and_of_columns(device, dtype):
+def test_inner_products_rows_and_columns(device, dtype):
     A, B = rows(dtype=dtype), rows(dtype=dtype, seed=1)
     there, other = place(device)(A), place(device)(B)
     for axis in (1, 0):
-        expected = (A.astype(np.float64) * B).sum(axis=axis)
         for each in (inner_products(A, B, axis=axis), inner_products(there, other, axis=axis)):
             assert dtype_of(each) == dtype
-            agree(each, expected, dtype)
+            agree(each, (A.astype(np.float64) * B).sum(axis=axis), dtype)
     X = place(device)(np.float32([[1e30, 1], [-1e30, 1e-30]]))  # whose squares overflow in float32
     np.testing.assert_allclose(on_host(inner_products(X, X, np.float64)), [1e60, 1e60])
-
-
-@every_device
-def test_some_rows_and_some_columns(device):
-    X = rows()
-    there = place(device)(X)
     for numbers in (np.array([3, 0, 3]), np.empty(0, np.intp), np.array([2], np.int32)):
-        for of, expected in ((rows_of, X[numbers]), (columns_of, X[:, numbers])):
-            assert_array_equal(of(X, numbers), expected)
-            assert_array_equal(on_host(of(there, numbers)), expected)
+        assert_array_equal(on_host(rows_of(there, numbers)), A[numbers])
+        assert_array_equal(on_host(columns_of(there, numbers)), A[:, numbers])
     values = rows(5, 2, "float64")
     for numbers in (np.array([3, 1]), np.empty(0, np.intp)):
         set_columns(there, numbers, place(device)(values[:, : len(numbers)]))
-        set_columns(X, numbers, values[:, : len(numbers)])
-        assert_array_equal(on_host(there), X)
-        assert_array_equal(X[:, numbers], values[:, : len(numbers)].astype(X.dtype))
+        set_columns(A, numbers, values[:, : len(numbers)])
+        assert_array_equal(on_host(there), A)
+        assert_array_equal(A[:, numbers], values[:, : len(numbers)].astype(dtype))
 
 
 @every_device
@@ -142,21 +110,16 @@ def test_distances_do_not_cancel_far_from_the_origin(device, dtype, metric, held
         assert dtype_of(found) == np.float64
         np.testing.assert_allclose(on_host(found), expected, rtol=1e-14)
     assert tuple(distances(there[0], there[1][:0, :], metric).shape) == (5, 0)
-    with np.errstate(over="ignore"):
-        assert np.isinf(on_host(distances(there[0][:, :1] * 1e300, there[1][:, :1] * -1e300, "sqeuclidean"))).all()
 
 
 def test_nothing_of_another_library_is_imported_for_numpy(monkeypatch):
-    def refuse(X):
-        raise AssertionError("not for NumPy")
-
-    monkeypatch.setattr(array_api, "_namespace", refuse)
-    X, out = rows(), np.empty((5, 5))
+    monkeypatch.delattr(array_api, "_namespace")
+    X = rows()
     for same in (astype(X, np.float32), moved(X, X), on_host(X)):
         assert same is X
     for found in (astype(X, np.float64), empty((1, 1), X), subtract(X, X[0], np.float32)):
         assert in_numpy(found)
     assert functions_of(X) is np
-    distances(X, X, "cityblock", out)
+    distances(X, X, "cityblock", np.empty((5, 5)))
     set_columns(X, np.array([1]), X[:, :1])
     assert in_numpy(inner_products(rows_of(X, np.array([1])), columns_of(X, np.arange(4))[:1]))
