@@ -1,4 +1,4 @@
-"""Fits, scores, evaluations, plans and comparisons whose passes compute on a device, here one of array_api_strict."""
+"""Fits, scores, plans and jobs whose passes compute on a device, here one of array_api_strict."""
 
 import json
 
