@@ -187,15 +187,9 @@ class Comparison(ShowsSummary):
         return f"{text}." if best is None else f"{text}, of the best pre-images {best.preimage_error:.2%} ({best})."
 
     def summary(self) -> Summary:
-        """The advice, and the medians of each method and size."""
+        """The advice, and how many fits it comes from."""
         facts = {"path": self.path, "fits": f"{len(self.trials):,}", "errors against": self.reference}
-        facts |= {"advice": self.advice, "linear PCA": self.pca_note}
-        shown = ("seconds", "planned_mb", "score_error", "eigenvalue_error", "preimage_error")
-        columns = {
-            name.replace("_", " ").replace(" mb", " MB"): [getattr(each, name) for each in self.medians]
-            for name in shown
-        }
-        return Summary("Comparison", facts, columns, ("fit", [str(each) for each in self.medians]))
+        return Summary("Comparison", facts | {"advice": self.advice, "linear PCA": self.pca_note})
 
 
 class CompareOptions(ProblemOptions, total=False):
