@@ -79,3 +79,4 @@ def test_other_values_show_their_shapes_or_that_they_are_empty():
     assert repr(lengths).splitlines()[1:] == [
         f"  {name:<13}  {each.sigma:.6g} ± {each.standard_error:.2g}" for name, each in lengths.items()
     ]
+    assert [name for name in dir(bigkpca) if not name.startswith("__")] == sorted(bigkpca.__all__)
