@@ -381,25 +381,9 @@ def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng
     return kernel.frequencies(_Draws(coupling, count, d, rng))
 
 
-def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
-    """V = amplitude · (cos(angles), sin(angles)) side by side, or amplitude · sqrt(2) · cos(angles + phases), for a
-    number or one amplitude for each row (b, 1)."""
-    xp, dtype, m = functions_of(V), dtype_of(V), angles.shape[1]
-    root = dtype.type(1 if phases is None else np.sqrt(2))
-    if phases is None:
-        xp.cos(angles, out=V[:, :m])
-        xp.sin(angles, out=V[:, m:])
-    else:
-        angles += phases
-        xp.cos(angles, out=V)
-    if isinstance(amplitude, float):
-        V *= float(dtype.type(amplitude) * root)
-    else:
-        V *= astype(amplitude, dtype) * float(root)
-
-
 class _Waves(FeatureMap):
-    """Base of maps with m frequencies: cosines, then sines; or cosines with phases."""
+    """Base of maps with m frequencies: a √(k(0) / m) (cosines, then sines), or a √(2 k(0) / m) cosines with phases, of
+    projections of the rows, where a is 1, or a number for each row."""
 
     frequencies: Array
     phases: Array | None
@@ -411,6 +395,34 @@ class _Waves(FeatureMap):
     @property
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.frequencies)
+
+    def projection(self, most_rows: int) -> Callable[[Array], tuple[Array, Any]]:
+        """The projections (b, q) of tiles X (b, d), and a: one number, or (b, 1), float64."""
+        return lambda X: (X, 1.0)
+
+    def filling(self, most_rows: int) -> Fill:
+        xp, m, dtype = functions_of(self.frequencies), self.frequencies.shape[0], self.dtype
+        right, project = contiguous(self.frequencies.T), self.projection(most_rows)
+        work = empty((most_rows, m), self.frequencies)
+        amplitude = float(np.sqrt(self.kernel.diagonal(np.zeros((1, self.columns)))[0] / m))
+        root = dtype.type(1 if self.phases is None else np.sqrt(2))
+
+        def fill(X: Array, V: Array) -> None:
+            (P, a), angles = project(X), work[: X.shape[0], :]
+            xp.matmul(P, right, out=angles)
+            if self.phases is None:
+                xp.cos(angles, out=V[:, :m])
+                xp.sin(angles, out=V[:, m:])
+            else:
+                angles += self.phases
+                xp.cos(angles, out=V)
+            scale = amplitude * a
+            if isinstance(scale, float):
+                V *= float(dtype.type(scale) * root)
+            else:
+                V *= astype(scale, dtype) * float(root)
+
+        return fill
 
 
 @dataclass(frozen=True, repr=False)
@@ -428,20 +440,6 @@ class FourierRows(_Waves):
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "frequencies": ("m", "d"), "phases": ("m",)}
     frequencies: Array
     phases: Array | None = None
-
-    def filling(self, most_rows: int) -> Fill:
-        xp, m = functions_of(self.frequencies), self.frequencies.shape[0]
-        right = contiguous(self.frequencies.T)
-        work = empty((most_rows, m), self.frequencies)
-        at_zero = self.kernel.diagonal(np.zeros((1, self.columns)))[0]
-        amplitude = float(np.sqrt(at_zero / m))
-
-        def fill(X: Array, V: Array) -> None:
-            angles = work[: X.shape[0], :]
-            xp.matmul(X, right, out=angles)
-            _trigonometric(angles, self.phases, amplitude, V)
-
-        return fill
 
 
 @dataclass(frozen=True, repr=False)
@@ -469,27 +467,19 @@ class PrincipalFourierRows(_Waves):
     phases: Array | None = None
     factor: float | None = None
 
-    def filling(self, most_rows: int) -> Fill:
-        xp, (m, kept) = functions_of(self.frequencies), self.frequencies.shape
-        right = contiguous(self.frequencies.T)
-        projections = empty((most_rows, kept), self.frequencies)
-        work = empty((most_rows, m), self.frequencies)
-        amplitude = float(np.sqrt(1 / m))
+    def projection(self, most_rows: int) -> Callable[[Array], tuple[Array, Any]]:
+        xp, kept = functions_of(self.axes), self.axes.shape[1]
+        work = empty((most_rows, kept), self.axes)
 
-        def fill(X: Array, V: Array) -> None:
-            P, angles = projections[: X.shape[0], :], work[: X.shape[0], :]
+        def project(X: Array) -> tuple[Array, Any]:
+            P = work[: X.shape[0], :]
             xp.matmul(X, self.axes, out=P)
-            xp.matmul(P, right, out=angles)
-            a: Any = self.factor
-            if a is None and kept == self.columns:
-                a = 1.0
-            elif a is None:
-                left_out = xp.maximum(squared_norms(X) - squared_norms(P), 0.0)
-                a = xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
-            _trigonometric(angles, self.phases, amplitude * a, V)
+            if self.factor is not None or kept == self.columns:
+                return P, 1.0 if self.factor is None else self.factor
+            left_out = xp.maximum(squared_norms(X) - squared_norms(P), 0.0)
+            return P, xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
 
-        return fill
-
+        return project
     def unexplained(self, squares: float, weight: float) -> float:
         # Σ w |v(x)|² is Σ w a² for pairs, and has that mean for phases.
         return 1 - squares / weight if self.factor is None else 1 - self.factor**2
