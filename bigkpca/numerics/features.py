@@ -480,6 +480,7 @@ class PrincipalFourierRows(_Waves):
             return P, xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
 
         return project
+
     def unexplained(self, squares: float, weight: float) -> float:
         # Σ w |v(x)|² is Σ w a² for pairs, and has that mean for phases.
         return 1 - squares / weight if self.factor is None else 1 - self.factor**2
