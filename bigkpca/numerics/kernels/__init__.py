@@ -39,9 +39,8 @@ from bigkpca.numerics.kernels.base import (
     Sum,
     squared_norms,
 )
-from bigkpca.numerics.kernels.counts import ChiSquared, Tanimoto
+from bigkpca.numerics.kernels.counts import ChiSquared, Spectrum, Tanimoto
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
 from bigkpca.numerics.registry import Registry, check_plain, name_in
 
