@@ -124,14 +124,6 @@ def test_added_rows_and_merged_models(dtype, device, digits):
     assert merged[1].model_.provenance["devices"] == grown[1].model_.provenance["devices"]
 
 
-@pytest.mark.full
-@every_device
-def test_many_rows_whose_tiles_are_taller_on_a_device(device):
-    X = np.random.default_rng(0).normal(size=(9000, 3)).astype("f4")
-    narrow = kernels.Gaussian(1.0)  # whose landmarks are far from dependent: float32 itself is precise
-    assert_same([each.fit(X) for each in estimators(device, "float32", size=60, kernel=narrow)], X, "float32")
-
-
 @every_device
 def test_rows_whose_kernels_overflow_are_refused_as_by_numpy(device):
     X = np.random.default_rng(0).normal(size=(200, 3)).astype("f4")
