@@ -6,7 +6,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
 from bigkpca.numerics.features import KernelRows
-from bigkpca.numerics.kernels import Cosine, Function, Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
+from bigkpca.numerics.kernels import (
+    Cosine,
+    Function,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+)
 from bigkpca.numerics.methods import Exact, Nystroem
 from bigkpca.numerics.preimages import FixedPoint, expansion
 from bigkpca.numerics.preimages.fixed_point import begin, climb, objective
