@@ -49,7 +49,7 @@ def settings(given: Any) -> Iterator[Settings]:
     for name, load in data.items():
         whole = load()
         X = some_rows(whole, min(given.rows, len(whole))).astype(np.float32)
-        median = float(np.sqrt(np.median(pair_distances(X, "sqeuclidean", np.random.default_rng(0))) / 2))
+        median = float(np.sqrt(np.median(pair_distances(X, "sqeuclidean", np.random.default_rng(0))[0]) / 2))
         scale = 1 / float(np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=1)))
         sizes = [size for size in (100, 300, given.size, 3 * given.size // 2) if _PER_LANDMARK * size <= len(X)]
         tried: list[tuple[str, kernels.Kernel]] = [

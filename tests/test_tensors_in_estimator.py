@@ -25,13 +25,9 @@ def of_torch(values):
     return torch.from_numpy(values.copy())
 
 
-KINDS = {"array_api_strict": array_api_strict.asarray, "torch": of_torch}
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 every_kind = pytest.mark.parametrize(
-    "kind",
-    [
-        "array_api_strict",
-        pytest.param("torch", marks=pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")),
-    ],
+    "make", [array_api_strict.asarray, pytest.param(of_torch, marks=needs_torch)], ids=["array_api_strict", "torch"]
 )
 
 
@@ -49,8 +45,8 @@ def assert_same(found, expected, make):
 
 @every_kind
 @pytest.mark.parametrize("dtype", ["f4", pytest.param("i8", marks=pytest.mark.full)])
-def test_every_method_gives_what_it_gives_for_numpy(kind, dtype):
-    make, rows = KINDS[kind], (10 * X).astype(dtype)
+def test_every_method_gives_what_it_gives_for_numpy(make, dtype):
+    rows = (10 * X).astype(dtype)
     plain, kpca = estimator().fit(rows), estimator().fit(make(rows))
     assert_array_equal(kpca.eigenvalues_, plain.eigenvalues_)
     assert kpca.n_features_in_ == 5
@@ -66,30 +62,31 @@ def test_every_method_gives_what_it_gives_for_numpy(kind, dtype):
 
 
 @every_kind
-def test_weights_learned_preimages_matrices_and_added_rows_can_be_tensors(kind):
-    make, weights = KINDS[kind], np.arange(1100) % 3.0
-    for options, of in (
-        ({"standardize": True}, weights[:300]),
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ({"standardize": True}, np.arange(300) % 3.0),
         ({"preimage": "ridge"}, None),
         ({"method": "rff"}, None),
         ({"kernel": "precomputed", "size": "auto"}, None),
-    ):
-        with case(options):
-            rows = X[:300] @ X[:300].T if "kernel" in options else X[:300]
-            plain = estimator(**options).fit(rows, sample_weight=of)
-            kpca = estimator(**options).fit(make(rows), sample_weight=None if of is None else make(of))
-            assert_same(kpca.transform(make(rows[:7])), plain.transform(rows[:7]), make)
-            if "preimage" in options:
-                assert_same(kpca.inverse_transform(make(X[:2, :3])), plain.inverse_transform(X[:2, :3]), make)
-            if of is None and "kernel" not in options:
-                added = kpca.partial_fit(make(X[300:400])).eigenvalues_
-                assert_array_equal(added, plain.partial_fit(X[300:400]).eigenvalues_)
+    ],
+    ids=str,
+)
+def test_weights_learned_preimages_matrices_and_added_rows_can_be_tensors(make, options, weights):
+    rows = X[:300] @ X[:300].T if "kernel" in options else X[:300]
+    plain = estimator(**options).fit(rows, sample_weight=weights)
+    kpca = estimator(**options).fit(make(rows), sample_weight=None if weights is None else make(weights))
+    assert_same(kpca.transform(make(rows[:7])), plain.transform(rows[:7]), make)
+    if "preimage" in options:
+        assert_same(kpca.inverse_transform(make(X[:2, :3])), plain.inverse_transform(X[:2, :3]), make)
+    if weights is None and "kernel" not in options:
+        added = kpca.partial_fit(make(X[300:400])).eigenvalues_
+        assert_array_equal(added, plain.partial_fit(X[300:400]).eigenvalues_)
 
 
 @every_kind
 @pytest.mark.full
-def test_a_detector_takes_tensors(kind):
-    make = KINDS[kind]
+def test_a_detector_takes_tensors(make):
     plain, detector = (KernelPCADetector(estimator(), alpha=0.05).fit(each) for each in (X, make(X)))
     for some in (X, 9 * X[:FEW]):
         for name in ("statistics", "score_samples", "decision_function", "predict"):
@@ -97,7 +94,6 @@ def test_a_detector_takes_tensors(kind):
                 assert_same(getattr(detector, name)(make(some)), getattr(plain, name)(some), make)
         for name in ("p_values", "reasons", "contributions"):  # arrays of NumPy for every kind of rows
             assert_array_equal(getattr(detector, name)(make(some)), getattr(plain, name)(some))
-    assert set(plain.predict(X)) == {-1, 1}
     assert_array_equal(*(KernelPCADetector(estimator(), contamination=0.05).fit(each).offset_ for each in (X, make(X))))
 
 
@@ -116,8 +112,7 @@ def test_a_data_array_of_tensors_gives_one_of_the_same_kind(stacked):
 
 
 @every_kind
-def test_tensors_are_checked_as_arrays_are(kind):
-    make = KINDS[kind]
+def test_tensors_are_checked_as_arrays_are(make):
     kpca = estimator().fit(make(X))
     for wrong, message in (
         (X[:, :4], "X has 4 features, but KernelPCA is expecting 5 features as input"),
@@ -138,14 +133,14 @@ def test_tensors_are_checked_as_arrays_are(kind):
 
 
 @every_kind
-def test_tensors_stay_tensors_whatever_set_output_says(kind):
-    make, kpca = KINDS[kind], estimator().set_output(transform="pandas")
-    assert type(kpca.fit_transform(make(X))) is type(make(X))
-    assert type(kpca.transform(make(X))) is type(make(X))
+def test_tensors_stay_tensors_whatever_set_output_says(make):
+    kpca = estimator().set_output(transform="pandas")
+    for found in (kpca.fit_transform(make(X)), kpca.transform(make(X))):
+        assert type(found) is type(make(X))
     assert type(kpca.transform(X)) is pd.DataFrame
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@needs_torch
 def test_a_tensor_that_requires_a_gradient_is_refused_everywhere():
     kpca, tensor = estimator().fit(X), of_torch(X).requires_grad_()
     for name in ("fit", "fit_transform", "partial_fit", "transform", "denoise", "residual", "score"):

@@ -219,6 +219,6 @@ def choices_of(features: FeatureMap, fit: ResolvedFit) -> Iterator[dict[str, Any
     if isinstance(features, SubspaceRows):
         reason = f"of {fit.d}: the other axes change the kernel by less than so many landmarks miss"
         yield choice("axes", features.axes.shape[1], reason)
-    if features.directions is not None and spec.n_directions == "auto":
+    if isinstance(features, PrincipalFourierRows) and spec.n_directions == "auto":
         reason = "a relative bias of the kernel of at most 0.02, and an axis for each component"
-        yield choice("n_directions", features.directions, reason)
+        yield choice("n_directions", features.axes.shape[1], reason)

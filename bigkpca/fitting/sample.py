@@ -193,7 +193,7 @@ def _distances(sample: Sample, columns: Columns, spec: FitSpec) -> tuple[Array, 
         _check_sizes(sample.rows, scaled, spec, float(np.sqrt(limits.tiny)), float(np.sqrt(limits.max / d) / 2))
     else:
         _check_sizes(sample.rows, scaled, spec, 0, float(limits.max / d / 2))
-    return bandwidth.weighted_pairs(scaled, spec.distance, random_stream(spec.random_state, PAIRS), sample.shares)
+    return bandwidth.pair_distances(scaled, spec.distance, random_stream(spec.random_state, PAIRS), sample.shares)
 
 
 def _scaled(sample: Sample, columns: Columns) -> Array:

@@ -7,7 +7,6 @@ array: for NumPy its own, so nothing is slower and no bit differs. Values that p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Literal, TypeGuard
 
@@ -32,6 +31,12 @@ def _namespace(X: Any) -> Any:
     from array_api_compat import array_namespace  # imports nothing, but only computation on devices needs it
 
     return array_namespace(X)
+
+
+def _device(X: Any) -> Any:
+    from array_api_compat import device
+
+    return device(X)
 
 
 class _Functions:
@@ -76,20 +81,14 @@ def empty(shape: tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     """An array of this shape on the device of `like`, in its dtype or this one of NumPy, with arbitrary values."""
     if in_numpy(like):
         return np.empty(shape, like.dtype if dtype is None else dtype)
-    from array_api_compat import device
-
     xp = _namespace(like)
     of_library = like.dtype if dtype is None else getattr(xp, np.dtype(dtype).name)
-    return xp.empty(shape, dtype=of_library, device=device(like))
+    return xp.empty(shape, dtype=of_library, device=_device(like))
 
 
 def moved(X: Any, like: Any) -> Any:
     """A NumPy array on the device of `like`, with its own dtype; X itself if it is of the library of `like`."""
-    if not in_numpy(X) or in_numpy(like):
-        return X
-    from array_api_compat import device
-
-    return sent(X, _namespace(like), device(like))
+    return X if not in_numpy(X) or in_numpy(like) else sent(X, _namespace(like), _device(like))
 
 
 def sent(X: Array, namespace: Any, device: Any) -> Any:
@@ -127,10 +126,9 @@ def inner_products(A: Any, B: Any, dtype: Any = None, axis: int = 1) -> Any:
     default that of A and B."""
     if in_numpy(A):
         return np.einsum("ij,ij->i" if axis else "ij,ij->j", A, B, **({} if dtype is None else {"dtype": dtype}))
-    xp = functions_of(A)
     if dtype is not None:
         A, B = astype(A, dtype), astype(B, dtype)
-    return xp.sum(A * B, axis=axis)
+    return functions_of(A).sum(A * B, axis=axis)
 
 
 def rows_of(X: Any, numbers: Array) -> Any:
@@ -174,17 +172,3 @@ def distances(X: Any, Y: Any, metric: Distance, out: Any = None) -> Any:
         D = X[:, None, :] - Y[None, own, :]
         found[:, own] = xp.sum(xp.abs(D) if metric == "cityblock" else D * D, axis=2)
     return found
-
-
-def in_host_memory(function: Callable[..., None]) -> Callable[..., None]:
-    """function(X, out), which only computes with NumPy arrays, for those of any library."""
-
-    def compute(X: Any, out: Any) -> None:
-        if in_numpy(X):
-            return function(X, out)
-        found = np.empty(out.shape, dtype_of(out))
-        function(on_host(X), found)
-        out[...] = moved(found, out)
-        return None
-
-    return compute

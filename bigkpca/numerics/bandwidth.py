@@ -15,13 +15,7 @@ PAIRS = 100_000
 _PIECE_BYTES = 2**20  # differences computed at a time, so that they stay in cache
 
 
-def pair_distances(sample: Array, distance: Distance, rng: np.random.Generator) -> Array:
-    """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending: see
-    `weighted_pairs`."""
-    return weighted_pairs(sample, distance, rng)[0]
-
-
-def weighted_pairs(
+def pair_distances(
     sample: Array, distance: Distance, rng: np.random.Generator, weights: Array | None = None
 ) -> tuple[Array, Array | None]:
     """Nonzero distances, |x - y|_1 or |x - y|², of PAIRS random pairs of sampled rows (m, d), ascending, and the weight
@@ -130,7 +124,9 @@ def candidate_lengths(distances: Array, distance: Distance) -> Lengths:
         found[name] = value, (high - low) / 2
     found["mean"] = float(distances.mean()), float(distances.std() / np.sqrt(len(distances)))
     power = 0.5 if distance == "sqeuclidean" else 1.0  # of the distance: its error moves the length to first order
-    lengths = {name: (_length(value, distance), value, error) for name, (value, error) in found.items()}
-    return Lengths(
-        {name: Length(sigma, sigma * error / value * power) for name, (sigma, value, error) in lengths.items()}
-    )
+
+    def length(value: float, error: float) -> Length:
+        sigma = _length(value, distance)
+        return Length(sigma, sigma * error / value * power)
+
+    return Lengths({name: length(*each) for name, each in found.items()})

@@ -1,11 +1,10 @@
-"""Short representations of values: a few lines of text, and small tables for notebooks."""
+"""Short representations of values: a few lines of text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ _SHORT = 6  # arrays with more entries are shown by dtype and shape
 _ROUNDED = 1e-12  # of a share: the last digit of a float must not turn 50 % into 50.1 %
 _DECIMALS = 7  # with more, powers of ten are shorter
 _LONG = 1e15  # a float has no more digits
-_LINES, _TABLE_LINES = 3, 10  # components that are listed, in text and in HTML
+_LINES = 3  # components that are listed
 
 
 def brief(value: Any) -> str:
@@ -81,48 +80,26 @@ def counted(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """A title, facts by name, and columns of numbers or words, one entry for each component, or for each of other
-    things if `names` (of the things, and of each) are given; text leaves these out."""
+    """A title, facts by name, and columns of numbers or words, one entry for each component."""
 
     title: str
     facts: Mapping[str, str]
     columns: Mapping[str, Array | Sequence[Any] | None] = field(default_factory=dict)
-    names: tuple[str, Sequence[str]] | None = None
-
-    def _table(self, most: int) -> Iterator[list[str]]:
-        """The header, and a row for each of the leading components."""
-        known = {name: values for name, values in self.columns.items() if values is not None}
-        what, names = self.names or ("component", [str(j + 1) for j in range(self._components)])
-        yield [what, *known]
-        for j in range(min(most, self._components)):
-            cells = (values[j] for values in known.values())
-            yield [names[j], *map(_cell, cells)]
-
-    @property
-    def _components(self) -> int:
-        return max((len(values) for values in self.columns.values() if values is not None), default=0)
 
     def text(self) -> str:
-        """A few lines of text."""
-        width = max(map(len, self.facts), default=0)
+        """A few lines of text, with the leading components."""
+        width = max(map(len, self.facts))
         lines = [self.title, *(f"  {name:<{width}}  {fact}" for name, fact in self.facts.items())]
-        if self.names is not None:
-            return "\n".join(lines)
-        if self._components:
-            table = list(self._table(_LINES))
+        known = {name: values for name, values in self.columns.items() if values is not None}
+        count = max(map(len, known.values()), default=0)
+        table = [["component", *known]]
+        table += [[str(j + 1), *(_cell(values[j]) for values in known.values())] for j in range(min(count, _LINES))]
+        if count:
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             lines += ["  " + "  ".join(f"{cell:>{w}}" for cell, w in zip(row, widths, strict=True)) for row in table]
-        if self._components > _LINES:
-            lines.append(f"  ... {self._components - _LINES} more")
+        if count > _LINES:
+            lines.append(f"  ... {count - _LINES} more")
         return "\n".join(lines)
-
-    def html(self) -> str:
-        """Two small tables: the facts, and the components."""
-        facts = _html_table([list(fact) for fact in self.facts.items()])
-        table = list(self._table(_TABLE_LINES)) if self._components else []
-        more = self._components - _TABLE_LINES
-        rest = f"<p>... {more} more</p>" if more > 0 else ""
-        return f"<div><p><b>{escape(self.title)}</b></p>{facts}{_html_table(table)}{rest}</div>"
 
 
 def _cell(value: Any) -> str:
@@ -130,14 +107,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None or np.isnan(value) else number(value)
-
-
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as an HTML table."""
-    if not rows:
-        return ""
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 class ShowsSummary:
@@ -149,6 +118,3 @@ class ShowsSummary:
 
     def __repr__(self) -> str:
         return self.summary().text()
-
-    def _repr_html_(self) -> str:
-        return self.summary().html()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
@@ -31,12 +31,12 @@ from bigkpca.numerics.array_api import (
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, Precomputed, squared_norms
 from bigkpca.numerics.linalg import arrays_of, eigh_descending, signs
+from bigkpca.numerics.registry import named_fields
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
 Evaluation = Callable[[Array], tuple[Array, Array]]  # X (b, d) -> V (b, D), k(x_i, x_i) (b,)
 Place = Callable[[Array], Any]  # a NumPy array -> the same array on a device
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
-
 
 _PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
 
@@ -63,7 +63,7 @@ def shifted_rows(X: Array, offset: Array, scale: Array | None, out: Array) -> No
         set_columns(out, unused, moved(np.zeros((out.shape[0], len(unused))), out))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FeatureMap(ABC):
     """v(x) in R^D for rows x in R^d. Every row is first transformed to (x - offset) / scale.
 
@@ -166,12 +166,11 @@ class FeatureMap(ABC):
         return evaluate
 
     arrays = arrays_of
+    __repr__ = brief
 
     def parameters(self) -> dict[str, Any]:
         """The other fields except the kernel, JSON-ready, with the name of the map."""
-        values = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "kernel"}
-        plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
-        return {"name": self.name, **plain}
+        return {key: value for key, value in named_fields(self).items() if key != "kernel" and value is not None}
 
     def gram(self) -> Array | None:
         """W = k(S, S) of the landmarks S as stored, (l, l), float64, exactly symmetric; None without landmarks. Raises
@@ -186,16 +185,6 @@ class FeatureMap(ABC):
         """Mean diagonal of K - VV', which is added to every eigenvalue; from `squares`, Σ w_i |v(x_i)|², and `weight`,
         Σ w_i."""
         return 0.0
-
-    @property
-    def blind_off_axes(self) -> bool:
-        """Whether the part of a row that is orthogonal to the principal axes changes no feature."""
-        return False
-
-    @property
-    def directions(self) -> int | None:
-        """d*, the number of principal axes of which these are features; None for features of all columns."""
-        return None
 
 
 class Itself(FeatureMap):
@@ -212,29 +201,25 @@ class Itself(FeatureMap):
         return fill
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Columns(Itself):
     """v(x) = x, whose moments are the means and the covariance of the columns."""
 
     name: ClassVar[str] = "columns"
     block_dtype: np.dtype[Any]
 
-    __repr__ = brief
-
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.block_dtype
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelRows(FeatureMap):
     """v(x) = (k(x, s_1), ..., k(x, s_l)) for landmarks (l, d), shifted, scaled and in the dtype of block work."""
 
     name: ClassVar[str] = "kernel-rows"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "d")}
     landmarks: Array
-
-    __repr__ = brief
 
     @property
     def size(self) -> int:
@@ -259,7 +244,7 @@ class KernelRows(FeatureMap):
         return self.unshifted(self.landmark_rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SubspaceRows(KernelRows):
     """v(x) = (k(x, V c_1), ..., k(x, V c_l)) for landmarks in the span of few axes V (d, p): p (d + l) operations for a
     row instead of d l.
@@ -274,8 +259,6 @@ class SubspaceRows(KernelRows):
     name: ClassVar[str] = "subspace-rows"
     shapes: ClassVar[Mapping[str, Shape]] = {**FeatureMap.shapes, "landmarks": ("D", "p"), "axes": ("d", "p")}
     axes: Array
-
-    __repr__ = brief
 
     def filling(self, most_rows: int) -> Fill:
         count, p = self.landmarks.shape
@@ -304,15 +287,13 @@ def has_landmarks(features: FeatureMap) -> TypeGuard[KernelRows]:
     return isinstance(features, KernelRows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GivenKernels(Itself):
     """v(x) = (k(x, x_1), ..., k(x, x_n)), precomputed kernels with the n fitted rows: the row itself."""
 
     name: ClassVar[str] = "given-kernels"
     precomputed: ClassVar[bool] = True
     precision: str  # of block work: float32 or float64
-
-    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64"):
@@ -400,25 +381,9 @@ def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng
     return kernel.frequencies(_Draws(coupling, count, d, rng))
 
 
-def _trigonometric(angles: Array, phases: Array | None, amplitude: Any, V: Array) -> None:
-    """V = amplitude · (cos(angles), sin(angles)) side by side, or amplitude · sqrt(2) · cos(angles + phases), for a
-    number or one amplitude for each row (b, 1)."""
-    xp, dtype, m = functions_of(V), dtype_of(V), angles.shape[1]
-    root = dtype.type(1 if phases is None else np.sqrt(2))
-    if phases is None:
-        xp.cos(angles, out=V[:, :m])
-        xp.sin(angles, out=V[:, m:])
-    else:
-        angles += phases
-        xp.cos(angles, out=V)
-    if isinstance(amplitude, float):
-        V *= float(dtype.type(amplitude) * root)
-    else:
-        V *= astype(amplitude, dtype) * float(root)
-
-
 class _Waves(FeatureMap):
-    """Base of maps with m frequencies: cosines, then sines; or cosines with phases."""
+    """Base of maps with m frequencies: a √(k(0) / m) (cosines, then sines), or a √(2 k(0) / m) cosines with phases, of
+    projections of the rows, where a is 1, or a number for each row."""
 
     frequencies: Array
     phases: Array | None
@@ -431,8 +396,36 @@ class _Waves(FeatureMap):
     def dtype(self) -> np.dtype[Any]:
         return dtype_of(self.frequencies)
 
+    def projection(self, most_rows: int) -> Callable[[Array], tuple[Array, Any]]:
+        """The projections (b, q) of tiles X (b, d), and a: one number, or (b, 1), float64."""
+        return lambda X: (X, 1.0)
 
-@dataclass(frozen=True)
+    def filling(self, most_rows: int) -> Fill:
+        xp, m, dtype = functions_of(self.frequencies), self.frequencies.shape[0], self.dtype
+        right, project = contiguous(self.frequencies.T), self.projection(most_rows)
+        work = empty((most_rows, m), self.frequencies)
+        amplitude = float(np.sqrt(self.kernel.diagonal(np.zeros((1, self.columns)))[0] / m))
+        root = dtype.type(1 if self.phases is None else np.sqrt(2))
+
+        def fill(X: Array, V: Array) -> None:
+            (P, a), angles = project(X), work[: X.shape[0], :]
+            xp.matmul(P, right, out=angles)
+            if self.phases is None:
+                xp.cos(angles, out=V[:, :m])
+                xp.sin(angles, out=V[:, m:])
+            else:
+                angles += self.phases
+                xp.cos(angles, out=V)
+            scale = amplitude * a
+            if isinstance(scale, float):
+                V *= float(dtype.type(scale) * root)
+            else:
+                V *= astype(scale, dtype) * float(root)
+
+        return fill
+
+
+@dataclass(frozen=True, repr=False)
 class FourierRows(_Waves):
     """Random Fourier features z(x), with E z(x)'z(y) = k(x, y).
 
@@ -448,24 +441,8 @@ class FourierRows(_Waves):
     frequencies: Array
     phases: Array | None = None
 
-    __repr__ = brief
 
-    def filling(self, most_rows: int) -> Fill:
-        xp, m = functions_of(self.frequencies), self.frequencies.shape[0]
-        right = contiguous(self.frequencies.T)
-        work = empty((most_rows, m), self.frequencies)
-        at_zero = self.kernel.diagonal(np.zeros((1, self.columns)))[0]
-        amplitude = float(np.sqrt(at_zero / m))
-
-        def fill(X: Array, V: Array) -> None:
-            angles = work[: X.shape[0], :]
-            xp.matmul(X, right, out=angles)
-            _trigonometric(angles, self.phases, amplitude, V)
-
-        return fill
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrincipalFourierRows(_Waves):
     """RFF-PCA: Fourier features of the projection p = axes'x on the d* leading principal axes of the rows,
 
@@ -490,43 +467,26 @@ class PrincipalFourierRows(_Waves):
     phases: Array | None = None
     factor: float | None = None
 
-    __repr__ = brief
+    def projection(self, most_rows: int) -> Callable[[Array], tuple[Array, Any]]:
+        xp, kept = functions_of(self.axes), self.axes.shape[1]
+        work = empty((most_rows, kept), self.axes)
 
-    def filling(self, most_rows: int) -> Fill:
-        xp, (m, kept) = functions_of(self.frequencies), self.frequencies.shape
-        right = contiguous(self.frequencies.T)
-        projections = empty((most_rows, kept), self.frequencies)
-        work = empty((most_rows, m), self.frequencies)
-        amplitude = float(np.sqrt(1 / m))
-
-        def fill(X: Array, V: Array) -> None:
-            P, angles = projections[: X.shape[0], :], work[: X.shape[0], :]
+        def project(X: Array) -> tuple[Array, Any]:
+            P = work[: X.shape[0], :]
             xp.matmul(X, self.axes, out=P)
-            xp.matmul(P, right, out=angles)
-            a: Any = self.factor
-            if a is None and kept == self.columns:
-                a = 1.0
-            elif a is None:
-                left_out = xp.maximum(squared_norms(X) - squared_norms(P), 0.0)
-                a = xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
-            _trigonometric(angles, self.phases, amplitude * a, V)
+            if self.factor is not None or kept == self.columns:
+                return P, 1.0 if self.factor is None else self.factor
+            left_out = xp.maximum(squared_norms(X) - squared_norms(P), 0.0)
+            return P, xp.exp(-float(self.kernel.gamma) * astype(left_out, np.float64))[:, None]
 
-        return fill
+        return project
 
     def unexplained(self, squares: float, weight: float) -> float:
         # Σ w |v(x)|² is Σ w a² for pairs, and has that mean for phases.
         return 1 - squares / weight if self.factor is None else 1 - self.factor**2
 
-    @property
-    def blind_off_axes(self) -> bool:
-        return self.factor is not None
 
-    @property
-    def directions(self) -> int:
-        return self.axes.shape[1]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TensorSketch(FeatureMap):
     """Random features of the polynomial kernel (gamma <x, y> + coef0)^p, p >= 2, with E v(x)'v(y) = k(x, y).
 
@@ -540,8 +500,6 @@ class TensorSketch(FeatureMap):
     buckets: Array  # (p, d + 1), whole numbers below D
     signs: Array  # (p, d + 1), in the dtype of block work
     width: int  # D
-
-    __repr__ = brief
 
     def __post_init__(self) -> None:
         if self.buckets.dtype.kind not in "iu" or self.buckets.min() < 0 or self.buckets.max() >= self.width:
@@ -607,11 +565,3 @@ def takes(kind: type[FeatureMap], kernel: Kernel) -> bool:
         TensorSketch: isinstance(kernel, Polynomial),
     }
     return known[kind]
-
-
-def from_parts(parameters: Mapping[str, Any], kernel: Kernel, arrays: Mapping[str, Array]) -> FeatureMap:
-    """The feature map that `parameters()` and `arrays()` describe; other arrays are ignored."""
-    cls = MAPS[parameters["name"]]
-    names = {part.name for part in fields(cls)}
-    plain = {name: value for name, value in parameters.items() if name in names}
-    return cls(kernel=kernel, **plain, **{name: value for name, value in arrays.items() if name in names})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import MISSING, asdict, fields
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,6 @@ _FITS: dict[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
     "None": lambda value: value is None,
 }
-
 
 # How the text of an option is parsed, by the annotation of its field; all others are floats.
 _READ: dict[str, Any] = {"int": int, "bool": lambda text: {"true": True, "false": False}[text.lower()]}
@@ -55,44 +54,31 @@ def name_in(values: Any, what: str) -> str:
     return name
 
 
-class Registry(Mapping[str, type[T]], Generic[T]):
+def named_fields(value: Any) -> dict[str, Any]:
+    """The name of a value and its fields, without arrays, JSON-ready: NumPy's numbers become Python's."""
+    held = {part.name: getattr(value, part.name) for part in fields(value)}
+    plain = {name: np.asarray(each).item() for name, each in held.items() if not isinstance(each, np.ndarray)}
+    return {"name": value.name, **plain}
+
+
+class Registry(dict[str, type[T]]):
     """Dataclasses by their attribute `name`, in the order in which users see them.
 
-    `what` is the word for a kind in messages, e.g. "kernel"; `aliases` are other names; messages list the names in
-    `also_known`, too. Names are not case-sensitive, and "_" is read as "-".
+    `what` is the word for a kind in messages, e.g. "kernel"; `aliases` are other names. Names are not case-sensitive,
+    and "_" is read as "-".
     """
 
-    def __init__(
-        self,
-        what: str,
-        kinds: Collection[Any],
-        aliases: Mapping[str, str] | None = None,
-        also_known: Collection[str] = (),
-    ) -> None:
-        self._what, self._aliases, self._also_known = what, aliases or {}, tuple(also_known)
-        self._kinds: dict[str, type[T]] = {kind.name: kind for kind in kinds}
-
-    def __getitem__(self, name: str) -> type[T]:
-        return self._kinds[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
-
-    def __len__(self) -> int:
-        return len(self._kinds)
-
-    @property
-    def names(self) -> list[str]:
-        """Every name that a user may type, including other names."""
-        return [*self._kinds, *self._aliases]
+    def __init__(self, what: str, kinds: Iterable[Any], aliases: Mapping[str, str] | None = None) -> None:
+        super().__init__({kind.name: kind for kind in kinds})
+        self._what, self._aliases = what, aliases or {}
 
     def kind(self, name: str) -> type[T]:
         """The class for a name as a user types it. Raises SpecError, suggesting the nearest known name."""
         key = name.lower().replace("_", "-")
         key = self._aliases.get(key, key)
-        if key not in self._kinds:
-            raise unknown_name(self._what, name, [*self._kinds, *self._also_known])
-        return self._kinds[key]
+        if key not in self:
+            raise unknown_name(self._what, name, [*self, *self._aliases])
+        return self[key]
 
     def named(self, name: str) -> T:
         """The default value for a name as a user types it. Raises SpecError like `kind`."""
@@ -103,9 +89,6 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         if the name or an option is unknown, suggesting the nearest known one, or if a value is not valid."""
         kind: Any
         kind, found = self.read(text)
-        lacking = [each.name for each in fields(kind) if each.default is MISSING and each.name not in found]
-        if lacking:
-            raise SpecError(f"{self._what}='{text}' lacks {lacking[0]}, as in '{kind.name}:{lacking[0]}=1'")
         made: T = kind(**found)
         return made
 
@@ -126,10 +109,7 @@ class Registry(Mapping[str, type[T]], Generic[T]):
                 raise SpecError(f"{self._what}='{text}': {key} cannot be {value!r}") from None
         return kind, found
 
-    def to_dict(self, value: Any) -> dict[str, Any]:
-        """Name and fields as JSON-ready values, which `from_dict` reads."""
-        plain = {key: found.item() if isinstance(found, np.generic) else found for key, found in asdict(value).items()}
-        return {"name": value.name, **plain}
+    to_dict = staticmethod(named_fields)
 
     def from_dict(self, values: Mapping[str, Any]) -> T:
         """The value that `to_dict` described. Raises SpecError for unknown names and invalid parameters."""

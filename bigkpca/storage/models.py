@@ -31,7 +31,7 @@ from bigkpca.numerics.calibration import Calibration, Limit
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.drawing import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
-from bigkpca.numerics.features import MAPS, FeatureMap, Shape, from_parts, takes
+from bigkpca.numerics.features import MAPS, FeatureMap, Shape, takes
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import all_aligned
 from bigkpca.numerics.model import Model
@@ -164,7 +164,7 @@ def _features(about: Mapping[str, Any], arrays: Mapping[str, Array], sizes: Mapp
     if not takes(kind, kernel):
         raise SpecError(f"the feature map {name!r} has no form for the kernel {kernel.name!r}")
     given = _checked(kind, {**_unnamed(plain), "kernel": kernel}, "features", arrays, kind.shapes, sizes)
-    features = from_parts(plain, kernel, given)
+    features = kind(kernel=kernel, **_unnamed(plain), **given)
     if features.size != sizes["D"]:
         raise SpecError(f"the feature map has {features.size} features, but the mean has {sizes['D']}")
     if features.dtype not in (np.float32, np.float64):

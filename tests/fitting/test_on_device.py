@@ -1,4 +1,4 @@
-"""Fits, scores, evaluations, plans and comparisons whose passes compute on a device, here one of array_api_strict."""
+"""Fits, scores, plans and jobs whose passes compute on a device, here one of array_api_strict."""
 
 import json
 
@@ -21,7 +21,7 @@ from tests.helpers.stores import as_zarr
 DEVICE = "array_api_strict"
 RECORDED = [f"{DEVICE}:cpu"]
 OPTIONS = {"n_components": 3, "size": 20, "block_rows": 64, "random_state": 0}
-WORDS = ("--components", 3, "--methods", "nystroem/kmeans", "--sizes", 30, "--seeds", 1)  # of a comparison
+MANY = some_rows(1100)  # whose scores take a pass
 
 
 @pytest.fixture(scope="module")
@@ -51,46 +51,48 @@ def agree(found, expected, rtol=1e-3):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
+def devices_of(model):
+    return model.provenance.get("devices")
+
+
 def test_a_model_fitted_on_a_device_records_it_and_is_that_of_the_processor_but_for_rounding(folder, tmp_path):
     here, there = (load_model(folder / f"{name}.zarr") for name in ("here", "there"))
-    assert there.provenance["devices"] == RECORDED
+    assert (devices_of(here), devices_of(there)) == (None, RECORDED)
     agree(there.solution.eigenvalues, here.solution.eigenvalues)
-    assert "devices" not in here.provenance
     same = bigkpca.fit(folder / "rows.zarr", tmp_path / "same.zarr", device="cpu", **OPTIONS)
     assert model_digest(same) == model_digest(here)
     found = bigkpca.fit(folder / "rows.zarr", folder / "here.zarr", device=DEVICE, **OPTIONS)
-    assert "devices" not in found.provenance  # which existed already
+    assert devices_of(found) is None  # which existed already
 
 
-def test_rows_on_a_device_are_computed_there_unless_another_is_named(X, tmp_path):
+@pytest.mark.parametrize(("device", "recorded"), [(None, RECORDED), ("cpu", None)])
+def test_rows_on_a_device_are_computed_there_unless_another_is_named(device, recorded, X, tmp_path):
     rows = pytest.importorskip("array_api_strict").asarray(X)
-    for device, recorded in ((None, RECORDED), ("cpu", None)):
-        model = bigkpca.fit(rows, tmp_path / f"{device}.zarr", device=device, **OPTIONS)
-        assert model.provenance.get("devices") == recorded
-        assert KernelPCA(**OPTIONS, device=device).fit(rows).model_.provenance.get("devices") == recorded
-        assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded[0] if recorded else "")
+    assert devices_of(bigkpca.fit(rows, tmp_path / "model.zarr", device=device, **OPTIONS)) == recorded
+    assert devices_of(KernelPCA(**OPTIONS, device=device).fit(rows).model_) == recorded
+    assert bigkpca.plan(rows, device=device, **OPTIONS).device == (recorded[0] if recorded else "")
 
 
 @pytest.mark.parametrize("options", [{"method": "exact"}, {"kernel": "precomputed"}])
 def test_a_gram_matrix_is_solved_on_the_processor(options, X, tmp_path):
     rows, shown = X[:60] @ X[:60].T, Recorder()
     model = bigkpca.fit(rows, tmp_path / "m.zarr", n_components=3, device=DEVICE, progress=shown, **options)
-    assert "devices" not in model.provenance
+    assert devices_of(model) is None
     assert f"{RECORDED[0]} is not used: Gram matrices in memory are solved on the processor" in shown.notes
     assert bigkpca.plan(rows, n_components=3, device=DEVICE, **options).device == ""
 
 
-def test_scores_and_residuals_of_each_model_are_computed_on_each_device(folder, tmp_path, placed):
-    for name in ("here", "there"):
-        model, stored = folder / f"{name}.zarr", []
-        for device in (None, DEVICE):
-            out = tmp_path / f"{name}-{device}.zarr"
-            scores = bigkpca.transform(model, folder / "rows.zarr", out, block_rows=64, residual=True, device=device)
-            assert (placed.count((20, 3)) >= 2) == (device is not None)  # of the model, and of its expansion
-            placed.clear()
-            stored.append((scores[:], groups.open_values(str(out), "residual")[:]))
-        for ours, expected in zip(*stored[::-1], strict=True):
-            agree(ours, expected)
+@pytest.mark.parametrize("name", ["here", "there"])
+def test_scores_and_residuals_of_each_model_are_computed_on_each_device(name, folder, tmp_path, placed):
+    stored = []
+    for device in (None, DEVICE):
+        out = tmp_path / f"{device}.zarr"
+        options = {"block_rows": 64, "residual": True, "device": device}
+        scores = bigkpca.transform(folder / f"{name}.zarr", folder / "rows.zarr", out, **options)
+        assert (placed.count((20, 3)) >= 2) == (device is not None)  # of the model, and of its expansion
+        stored.append((scores[:], groups.open_values(str(out), "residual")[:]))
+    for expected, ours in zip(*stored, strict=True):
+        agree(ours, expected)
 
 
 def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tmp_path):
@@ -98,19 +100,17 @@ def test_rows_that_are_added_and_models_that_are_merged_record_all_devices(X, tm
     other = bigkpca.fit(X[150:], tmp_path / "other.zarr", like=like, device=DEVICE)
     grown = like.set_params(device=DEVICE).partial_fit(X[150:]).model_
     there = KernelPCA(**OPTIONS, device=DEVICE).fit(X[:150]).partial_fit(X[150:]).model_
-    for model, devices in ((other, RECORDED), (grown, [*RECORDED, "cpu"]), (there, RECORDED)):
-        assert model.provenance["devices"] == devices
+    assert [devices_of(model) for model in (other, grown, there)] == [RECORDED, [*RECORDED, "cpu"], RECORDED]
 
 
 def test_an_estimator_computes_on_its_device(placed, tmp_path):
-    many = some_rows(1100)
-    here, there = (KernelPCA(3, size=20, random_state=0, device=device).fit(many) for device in (None, DEVICE))
-    assert there.model_.provenance["devices"] == RECORDED
+    here, there = (KernelPCA(3, size=20, random_state=0, device=device).fit(MANY) for device in (None, DEVICE))
+    assert devices_of(there.model_) == RECORDED
     for use in (
-        lambda kpca: kpca.transform(many),
-        lambda kpca: kpca.residual(many),
-        lambda kpca: kpca.fit_transform(many),
-        lambda kpca: kpca.transform(many, tmp_path / f"{kpca.device}.zarr")[:],
+        lambda kpca: kpca.transform(MANY),
+        lambda kpca: kpca.residual(MANY),
+        lambda kpca: kpca.fit_transform(MANY),
+        lambda kpca: kpca.transform(MANY, tmp_path / f"{kpca.device}.zarr")[:],
     ):
         placed.clear()
         expected = use(here)
@@ -121,18 +121,15 @@ def test_an_estimator_computes_on_its_device(placed, tmp_path):
         agree(found, expected)
 
 
-def test_a_detector_computes_on_its_device(X, placed):
-    many = some_rows(1100)
-    kpca = KernelPCA(0.9, size=20, random_state=0)
+def test_a_detector_computes_on_the_device_of_its_estimator(X, placed):
     here, there = (
-        KernelPCADetector(KernelPCA(**kpca.get_params() | {"device": device}), alpha=0.05).fit(X)
+        KernelPCADetector(KernelPCA(0.9, size=20, random_state=0, device=device), alpha=0.05).fit(X)
         for device in (None, DEVICE)
     )
-    assert "devices" not in here.model_.provenance
-    assert there.model_.provenance["devices"] == RECORDED
+    assert (devices_of(here.model_), devices_of(there.model_)) == (None, RECORDED)
     agree(there.score_samples(X), here.score_samples(X))
     placed.clear()
-    there.score_samples(many)
+    there.score_samples(MANY)
     assert placed
 
 
@@ -159,7 +156,7 @@ def test_a_job_computes_on_its_device_and_warns_about_features_of_another(tmp_pa
     (record,) = night.run()
     assert placed.count((20, 3)) >= 2  # of the model, and of its expansion
     assert record["processors"][-1:] == RECORDED
-    assert load_model(night.model).provenance["devices"] == RECORDED
+    assert devices_of(load_model(night.model)) == RECORDED
     agree(night.scores(), night.wanted())
     night.set()
     night.append(some_rows(30, seed=1))

@@ -28,7 +28,7 @@ from bigkpca.data.stores.base import (
 )
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.data.stores.objects import ObjectStore
-from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
+from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 
 __all__ = [
     "MOST_JSON_BYTES",

@@ -39,9 +39,8 @@ from bigkpca.numerics.kernels.base import (
     Sum,
     squared_norms,
 )
-from bigkpca.numerics.kernels.counts import ChiSquared, Tanimoto
+from bigkpca.numerics.kernels.counts import ChiSquared, Spectrum, Tanimoto
 from bigkpca.numerics.kernels.inner_product import Cosine, Linear, Polynomial, Sigmoid
-from bigkpca.numerics.kernels.spectrum import Spectrum
 from bigkpca.numerics.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic
 from bigkpca.numerics.registry import Registry, check_plain, name_in
 
@@ -93,7 +92,6 @@ KERNELS: Registry[Kernel] = Registry(
         Precomputed,
     ),
     aliases={"rbf": "gaussian", "poly": "polynomial"},  # scikit-learn's names
-    also_known=["rbf", "poly"],
 )
 
 
@@ -103,15 +101,10 @@ def kernel_class(text: str) -> type[Kernel]:
 
 
 def named(text: str) -> str:
-    """The name of a kernel as stored in files, with its options, as in "matern:nu=2.5".
+    """The name of a kernel as stored in files, with its options: named("Spectrum: k=4") is "spectrum:k=4".
 
     The options of a fit set the other parameters. Raises SpecError if the name or an option is unknown, suggesting the
     nearest known one, or if a value is not valid.
-
-    Examples
-    --------
-    >>> named("rbf"), named("Spectrum: k=4")
-    ('gaussian', 'spectrum:k=4')
     """
     kind, options = KERNELS.read(text)
     typed = ",".join(f"{key}={str(value).lower()}" for key, value in options.items())
@@ -125,8 +118,8 @@ def own_options(text: str) -> dict[str, Any]:
 
 
 def parameter_names(text: str) -> set[str]:
-    """Names of the parameters of a kernel that are not in its name, which the options of a fit set. Raises SpecError
-    like `named`."""
+    """The parameters of a kernel that are not in its name: options of the fit set them. Raises SpecError like
+    `named`."""
     kind: Any
     kind, own = KERNELS.read(text)
     return {field.name for field in fields(kind)} - own.keys()

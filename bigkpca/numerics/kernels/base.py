@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from bigkpca.errors import Array, SpecError
-from bigkpca.numerics.array_api import Distance, functions_of, in_host_memory, in_numpy, inner_products, on_host
+from bigkpca.numerics.array_api import Distance, dtype_of, functions_of, in_numpy, inner_products, moved, on_host
 from bigkpca.numerics.array_api import empty as empty_array
 from bigkpca.numerics.linalg import in_parts
+from bigkpca.numerics.registry import named_fields
 
 Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out[i, j] = k(x_i, y_j)
 # (X, K (b, l), weights (b, l)) -> None; k and its gradient weight
@@ -105,8 +106,8 @@ class Kernel(ABC):
 
     @property
     def on_devices(self) -> bool:
-        """Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`; those of
-        other kernels get NumPy arrays, and their results are copied to the device."""
+        """Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others
+        get NumPy arrays, and their results are copied to the device."""
         return False
 
     @property
@@ -134,15 +135,24 @@ class Kernel(ABC):
         """Like `against`, for arrays of any library: a kernel that only computes with NumPy gets copies of them."""
         if in_numpy(Y) or self.on_devices:
             return self.against(Y, most_rows)
-        return in_host_memory(self.against(on_host(Y), most_rows))
+        evaluate = self.against(on_host(Y), most_rows)
+
+        def evaluate_copies(X: Any, out: Any) -> None:
+            found = np.empty(out.shape, dtype_of(out))
+            evaluate(on_host(X), found)
+            out[...] = moved(found, out)
+
+        return evaluate_copies
 
     def diagonal_anywhere(self, X: Array) -> Array:
         """Like `diagonal`, for rows X (b, d) of any library."""
         return self.diagonal(X if self.on_devices else on_host(X))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        """Prepare k(., Y) and its gradient weight p(., Y) for tiles of at most `most_rows` rows, like `against`, of a
-        kernel with `towards`. Source: `docs/numerics.md`, section 18."""
+        """Like `against`, for k and its gradient weight p(., Y), of a kernel with `towards`.
+
+        Source: `docs/numerics.md`, section 18.
+        """
         raise no_gradient(self)
 
     def own_gradient_weight(self, X: Array) -> Array:
@@ -165,10 +175,8 @@ class Kernel(ABC):
         return out
 
     def gram(self, X: Array) -> Array:
-        """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal.
-
-        Computed by tiles of one triangle, at the same time, with the same bits for any number of processors.
-        """
+        """k(X, X) in float64, (b, b): exactly symmetric, with the exact diagonal, and the same bits for any number of
+        processors, since they share tiles of one triangle."""
         rows = X.astype(np.float64, copy=False)
         K = np.empty((len(rows), len(rows)))
 
@@ -233,9 +241,7 @@ def squared_norms(X: Array) -> Array:
 class SimpleKernel(Kernel):
     """A kernel whose parameters are plain numbers."""
 
-    def to_dict(self) -> dict[str, Any]:
-        parameters = asdict(self)  # NumPy's numbers become Python's, which JSON supports
-        return {"name": self.name, **{key: np.asarray(value).item() for key, value in parameters.items()}}
+    to_dict = named_fields
 
 
 def _of_all_parts(name: str) -> Any:
@@ -422,6 +428,10 @@ class Function(Kernel):
     def positive(self) -> bool:
         return self.psd
 
+    @property
+    def on_vectors(self) -> bool:
+        return self.vectors
+
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         def evaluate(X: Array, out: Array) -> None:
             values = np.asarray(self.function(X, Y))
@@ -436,10 +446,6 @@ class Function(Kernel):
 
     def diagonal(self, X: Array) -> Array:
         return np.array([np.asarray(self.function(x, x)).item() for x in X[:, None, :]], np.float64)
-
-    @property
-    def on_vectors(self) -> bool:
-        return self.vectors
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name}

@@ -87,10 +87,10 @@ class Polynomial(InnerProduct):
 
     def __post_init__(self) -> None:
         require_positive(self, gamma=self.gamma)
-        if not (1 <= self.degree < np.inf and self.degree == int(self.degree)):
-            raise SpecError(f"Polynomial: degree must be a positive integer, not {self.degree}")
-        if self.degree > _LARGEST_DEGREE:
-            raise SpecError(f"Polynomial: degree={self.degree} is above {_LARGEST_DEGREE}: values under- or overflow")
+        if not (1 <= self.degree <= _LARGEST_DEGREE and self.degree == int(self.degree)):
+            raise SpecError(
+                f"Polynomial: degree must be a whole number from 1 to {_LARGEST_DEGREE:,}, not {self.degree}"
+            )
         if not (np.isfinite(self.coef0) and self.coef0 >= 0):
             raise SpecError(f"Polynomial: coef0 must not be negative (the kernel would be indefinite): {self.coef0}")
 

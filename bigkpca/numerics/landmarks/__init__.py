@@ -183,7 +183,6 @@ RULES: Registry[LandmarkRule] = Registry(
         BasicPatterns,
     ),
     aliases={"k-means": "kmeans"},
-    also_known=["auto"],
 )
 named = RULES.named
 

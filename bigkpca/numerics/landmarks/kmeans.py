@@ -23,16 +23,14 @@ _AXES_ROWS = 2048  # rows from which the axes are computed
 class KMeans:
     """k-means centres of the sample; about as good as twice as many uniform rows.
 
-    Lloyd's iterations start from l distinct rows of the sample, which has at most 20,000 rows, or l. If rows have many
-    columns, the nearest centre is found on 64 principal axes. Centres are means of whole rows, or of their projections
-    on the leading principal axes, which take one pass over the data, if few axes are enough for as good a fit: kernels
-    then cost a fraction. On MNIST with l = 1000, the mean error of the 20 leading eigenvalues is 0.203 %, after twice
-    as many iterations 0.198 %, and with three times as many rows as well 0.178 %, in four times the time.
+    Lloyd's iterations start from l distinct rows of the sample, which has at most 20,000 rows, or l: more of either
+    hardly help. If rows have many columns, the nearest centre is found on 64 principal axes. Centres are means of whole
+    rows, or of their projections on the leading principal axes, which take one pass over the data, if few axes are
+    enough for as good a fit: kernels then cost a fraction.
 
-    The results have the same bits for any number of threads; scikit-learn's Lloyd adds up centres in the order in which
-    its threads finish, and takes 1.6 times as long on one thread. Raises SpecError if iterations is negative; from
-    `choose`, if averages of rows are not meaningful rows. Source: Zhang, Tsang and Kwok (2008), *ICML*;
-    `docs/numerics.md`, section 4.
+    The results have the same bits for any number of threads, unlike those of scikit-learn. Raises SpecError if
+    iterations is negative; from `choose`, if averages of rows are not meaningful rows. Source: Zhang, Tsang and Kwok
+    (2008), *ICML*; `docs/numerics.md`, section 4.
 
     Parameters
     ----------

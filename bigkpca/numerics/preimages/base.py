@@ -18,6 +18,7 @@ from bigkpca.numerics.features import FeatureMap, Shape
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.linalg import arrays_of
 from bigkpca.numerics.methods import Method
+from bigkpca.numerics.registry import named_fields
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,11 @@ class Decoder(ABC):
         return np.empty((0, features.columns)) if rows is None else features.unshifted(rows)
 
     arrays = arrays_of
-
     __repr__ = brief
 
     def parameters(self) -> dict[str, Any]:
         """The fields that are not arrays, JSON-ready, with the name of the decoder."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
-        plain = {name: value for name, value in values.items() if not isinstance(value, np.ndarray | None)}
-        return {"name": self.name, **{name: np.asarray(value).item() for name, value in plain.items()}}
+        return {key: value for key, value in named_fields(self).items() if value is not None}
 
     def expansion(self, solution: Solution) -> Expansion | None:
         """The Expansion of the model, if the decoder contains it; otherwise None."""

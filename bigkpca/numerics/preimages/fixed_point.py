@@ -15,7 +15,7 @@ import numpy as np
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.expansion import Expansion, Fitted, expansion
-from bigkpca.numerics.features import FeatureMap, Shape, has_landmarks
+from bigkpca.numerics.features import FeatureMap, PrincipalFourierRows, Shape, has_landmarks
 from bigkpca.numerics.kernels import Kernel, Polynomial, squared_norms
 from bigkpca.numerics.kernels.base import no_gradient
 from bigkpca.numerics.methods import Method
@@ -117,8 +117,10 @@ def _over_waves(features: Any) -> Objective:
         value *= a
         return value, (a[:, None] * gradient) @ axes.T - (2 * features.kernel.gamma * value)[:, None] * rest
 
+    slope = on_axes if isinstance(features, PrincipalFourierRows) else waves
+
     def at(Z: Array, gamma: Array) -> Gradient:
-        value, gradient = waves(Z, gamma) if features.directions is None else on_axes(Z, gamma)
+        value, gradient = slope(Z, gamma)
         weight = own * value  # that of the kernel that the features approximate
         total = own * np.sqrt(level * squared_norms(gamma))
         return Gradient(value, weight, total, gradient + weight[:, None] * Z)
@@ -338,18 +340,17 @@ class FixedPointDecoder(Decoder):
     def decoding(self, features: FeatureMap, solution: Solution, most_rows: int) -> Decode:
         goal, given = objective(features, most_rows), self._expansion(solution)
         # With one factor for all rows, features do not depend on what lies off the axes; only the linear map does.
-        blind = features.blind_off_axes
+        blind = isinstance(features, PrincipalFourierRows) and features.factor is not None
 
         def decode(Y: Array, start: Array | None) -> Preimages:
             gamma = given.weights(Y)
-            known = start is not None and not blind
-            if start is not None and known:
-                Z = start.astype(np.float64)
-            else:
-                Z = self.mean_row + (Y - self.mean_score) @ self.weights
+            if blind:
+                start = None
+            Z = self.mean_row + (Y - self.mean_score) @ self.weights if start is None else start.astype(np.float64)
             if not self.mean_term:
                 return self._as_in_the_thesis(goal, Z, gamma)
-            Z, far = begin(goal, Z, gamma, np.sqrt(np.maximum(given.squares(Y), 0)), known=known)
+            squares = np.maximum(given.squares(Y), 0)
+            Z, far = begin(goal, Z, gamma, np.sqrt(squares), known=start is not None)
             hold = self.anchor * goal.own
             found = climb(goal, Z[~far], gamma[~far], hold=hold, tol=self.tol, most=self.iterations)
             b = len(far)  # far rows become the mean

@@ -119,7 +119,7 @@ class Ridge(Preimage):
                 f"scores of the rows that {self} is fitted to are too similar to predict rows: most have no kernel "
                 "value with any landmark, because the kernel is too narrow for them; use a larger sigma, or less noise"
             )
-        distances = bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0))
+        distances, _ = bandwidth.pair_distances(T, "sqeuclidean", np.random.default_rng(0))
         sigma = bandwidth.median_sigma(distances, "sqeuclidean")
         R, kernel, copies = features.shifted(X), Gaussian(sigma), self.copies(len(X))
         mean = R.mean(axis=0, dtype=np.float64)

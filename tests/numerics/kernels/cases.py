@@ -15,13 +15,15 @@ from bigkpca.numerics.kernels import (
     Polynomial,
     RationalQuadratic,
     Sigmoid,
+    Tanimoto,
 )
 from tests.helpers import oracles
-from tests.helpers.oracles import inverse_quadratic
 
 
-def naive_inverse_quadratic(x, y):
-    return 1 / (1 + sum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
+def tanimoto(x, y):
+    common = oracles.linear(x, y)
+    union = oracles.linear(x, x) + oracles.linear(y, y) - common
+    return common / union if union else 0
 
 
 SIMPLE = {
@@ -36,6 +38,7 @@ SIMPLE = {
     "polynomial of degree 1": (Polynomial(0.4, 1, 0.0), partial(oracles.polynomial, gamma=0.4, degree=1, coef0=0.0)),
     "sigmoid": (Sigmoid(0.3, -0.2), partial(oracles.sigmoid, gamma=0.3, coef0=-0.2)),
     "cosine": (Cosine(), oracles.cosine),
+    "tanimoto": (Tanimoto(), tanimoto),
 }
 COMBINED = {
     "sum": (Gaussian(1.3) + Linear(), lambda x, y: oracles.gaussian(x, y, 1.3) + oracles.linear(x, y)),
@@ -46,7 +49,7 @@ COMBINED = {
         lambda x, y: (0.5 * oracles.linear(x, y) + oracles.sigmoid(x, y, 0.3, 1)) * 3 * oracles.gaussian(x, y, 2),
     ),
 }
-OWN = {"function": (Function(inverse_quadratic), naive_inverse_quadratic)}
+OWN = {"function": (Function(oracles.inverse_quadratic), lambda x, y: 1 / (1 + np.sum(np.subtract(x, y) ** 2)))}
 ALL = SIMPLE | COMBINED | OWN
 every_kernel = pytest.mark.parametrize(("kernel", "formula"), ALL.values(), ids=ALL.keys())
 

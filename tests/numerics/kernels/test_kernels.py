@@ -1,4 +1,4 @@
-"""Every kernel against a double loop over its formula, and the laws that kernels obey."""
+"""Every kernel against a double loop over its formula, and the laws that kernels obey; `test_kinds` has others."""
 
 import json
 
@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics.pairwise import chi2_kernel
 
-from bigkpca.errors import SpecError
+from bigkpca import KernelPCA
+from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import kernels
 from bigkpca.numerics.features import draw_frequencies
 from bigkpca.numerics.kernels import (
@@ -24,6 +26,7 @@ from bigkpca.numerics.kernels import (
     Scaled,
     Sigmoid,
     Spectrum,
+    Tanimoto,
 )
 from tests.helpers import oracles
 from tests.helpers.oracles import inverse_quadratic
@@ -52,7 +55,6 @@ def test_the_diagonal_and_the_gram_matrix_are_exact_and_in_double_precision(kern
         assert_array_equal(K.diagonal(), diagonal)
         assert_allclose(K, oracles.matrix(formula, X, X), rtol=1e-9, atol=1e-12)
         assert_allclose(kernel.diagonal(X), diagonal, rtol=1e-5)
-    assert kernel.diagonal(rows(0, 9, 4, np.float32)).dtype == np.float64
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("u1", "f4"), ("i2", "f4"), ("i8", "f8"), ("f2", "f4"), ("?", "f4")])
@@ -66,14 +68,11 @@ def test_whole_numbers_are_worked_on_as_floats(dtype, expected):
 
 def test_a_kernel_goes_through_json_and_back():
     assert Matern(2, 0.5).to_dict() == {"name": "matern", "sigma": 2, "nu": 0.5}  # what a file holds
-    assert Gaussian(3.0).gamma == pytest.approx(1 / 18)  # as scikit-learn has it
-    assert Laplacian(4.0).gamma == pytest.approx(0.25)
     of_numpy_numbers = [Gaussian(np.float32(1.5)), Polynomial(1.0, np.int64(2)), Matern(1.0, np.float64(2))]
     for kernel in [*(kernel for kernel, _ in (SIMPLE | COMBINED).values()), *of_numpy_numbers]:
         assert kernels.from_dict(json.loads(json.dumps(kernel.to_dict()))) == kernel
-    assert Function(inverse_quadratic).to_dict() == {"name": "function"}  # which cannot be read back
     with pytest.raises(SpecError, match="unknown kernel 'function'"):
-        kernels.from_dict({"name": "function"})
+        kernels.from_dict(Function(inverse_quadratic).to_dict())
 
 
 @pytest.mark.parametrize(
@@ -85,8 +84,7 @@ def test_a_kernel_goes_through_json_and_back():
         (RationalQuadratic, [np.nan], "RationalQuadratic: sigma must be a positive number, not nan"),
         (RationalQuadratic, [1.0, -1.0], "RationalQuadratic: alpha must be a positive number, not -1.0"),
         (Polynomial, [0.0], "Polynomial: gamma must be a positive number"),
-        *((Polynomial, [1, p], f"Polynomial: degree must be a positive integer, not {p}") for p in (0, 2.5, np.inf)),
-        (Polynomial, [1.0, 10_001], "Polynomial: degree=10001 is above .*: values under- or overflow"),
+        *((Polynomial, [1, p], f"Polynomial: degree must be a whole number .*, not {p}") for p in (0, 2.5, 10_001)),
         (Polynomial, [1.0, 2, -1.0], "Polynomial: coef0 must not be negative .* -1.0"),
         (Polynomial, [1.0, 2, np.nan], "Polynomial: coef0 must not be negative"),
         (Sigmoid, [-1.0], "Sigmoid: gamma must be a positive number"),
@@ -105,8 +103,7 @@ def test_parameters_out_of_range_are_named(kernel, arguments, message):
 CODES, VECTORS = Function(inverse_quadratic), Function(inverse_quadratic, vectors=True, psd=True)
 EVERYTHING = "positive savable on_vectors stationary spectral"
 PROPERTIES = [  # of all of which a combination has those that its parts have
-    *((kernel, EVERYTHING) for kernel, _ in SIMPLE.values() if isinstance(kernel, Gaussian | Laplacian | Matern)),
-    (RationalQuadratic(1), EVERYTHING),
+    *((kernel, EVERYTHING) for kernel in (Gaussian(1), Laplacian(1), Matern(1), RationalQuadratic(1))),
     (2 * (Gaussian(1) * Matern(1)), EVERYTHING),
     (Gaussian(1) + Laplacian(1), "positive savable on_vectors stationary"),  # of a sum, no features are drawn
     *((kernel, "positive savable on_vectors") for kernel in (Linear(), Polynomial(1), Cosine())),
@@ -131,16 +128,14 @@ def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away()
     assert [kernel.allows_shift(True) for kernel in shifted] == [True, True, False, False]
     assert not Linear().allows_shift(False)
     assert 3 * Gaussian(1) == Gaussian(1) * 3 == Scaled(Gaussian(1), 3.0)
-    assert Gaussian(1) + Linear() != Linear() + Gaussian(1)  # as values; as functions they agree
     with pytest.raises(TypeError):
         Gaussian(1) + 1
 
 
 def test_a_function_that_returns_another_shape_is_named_with_both_shapes():
-    X, Y = rows(1, 4, 3), rows(2, 2, 3)
     per_row = Function(lambda X, Y: X.sum(axis=1))
     with pytest.raises(SpecError, match=r"returned shape \(4,\) for 4 rows against 2; it must return \(4, 2\)"):
-        per_row(X, Y)
+        per_row(rows(1, 4, 3), rows(2, 2, 3))
 
 
 def test_the_cosine_forgets_the_length_of_rows_and_is_zero_for_a_zero_row():
@@ -149,3 +144,15 @@ def test_the_cosine_forgets_the_length_of_rows_and_is_zero_for_a_zero_row():
     for size in (1e-300, 1e-30, 1.0, 1e30, 1e300):
         assert_allclose(Cosine()(X * size, X), expected, rtol=1e-14)
     assert_array_equal(Cosine().diagonal(X), [1, 1, 1, 0])
+    assert_array_equal(Tanimoto().gram(X)[3], 0)
+
+
+def test_chi_squared_is_that_of_scikit_learn_and_refuses_negative_numbers():
+    X = np.random.default_rng(0).dirichlet(np.full(12, 0.4), 40)
+    X[:2, 3] = 0
+    for gamma in (0.3, 1.0, 4.0):
+        expected = chi2_kernel(X, X[::3], gamma=gamma)
+        assert_allclose(ChiSquared(gamma)(X, X[::3]), expected, rtol=1e-12)
+        assert_allclose(ChiSquared(gamma)(X.astype("f4"), X[::3].astype("f4")), expected, rtol=1e-4)
+    with pytest.raises(DataError, match=r"counts or shares, which are not negative, but the rows have -2"):
+        KernelPCA(2, kernel="chi-squared", size=10).fit(np.array([[1.0, -2.0], [0.0, 3.0], [4.0, 1.0]]))

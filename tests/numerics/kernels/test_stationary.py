@@ -1,4 +1,4 @@
-"""Kernels of differences: Gaussian, Matérn and their like, at their limits and in any unit."""
+"""Kernels of differences at their limits: Gaussian, Matérn and their like."""
 
 from functools import partial
 from math import comb, factorial

@@ -11,7 +11,7 @@ from bigkpca.numerics.preimages.base import least_squares, spread
 from bigkpca.numerics.random_streams import NOISE, random_stream
 from tests.helpers import oracles
 from tests.helpers.memory import traced_peak
-from tests.numerics.preimages.models import back, decoder, fitted, naive_regression, random_fitted, rows
+from tests.numerics.preimages.models import back, decoder, fitted, random_fitted, rows
 
 
 def gaussian(Y, made):
@@ -20,9 +20,10 @@ def gaussian(Y, made):
 
 
 def naive_map(made, Y, X, ridge, Q):
-    """Rows of scores Q by kernel ridge regression of rows X on scores Y."""
-    F = gaussian(Y, made)
-    w = naive_regression(F, X, ridge * gaussian(made.landmarks, made))
+    """Rows of scores Q by kernel ridge regression of rows X on scores Y: least squares, the penalty as more rows."""
+    F, root = gaussian(Y, made), np.linalg.cholesky(ridge * gaussian(made.landmarks, made)).T
+    f, x = F - F.mean(axis=0), X - X.mean(axis=0)
+    w = np.linalg.lstsq(np.vstack([f, root]), np.vstack([x, np.zeros((len(root), X.shape[1]))]), rcond=None)[0]
     return X.mean(axis=0) + (gaussian(Q, made) - F.mean(axis=0)) @ w
 
 
