@@ -133,7 +133,7 @@ def test_it_reports_what_it_reads_and_draws(small, tmp_path):
 @pytest.mark.usefixtures("sketched")
 def test_rows_that_are_gone_or_have_changed_are_said_to(place, tmp_path):
     np.save(tmp_path / "x.npy", load_digits().data[:60, :60])
-    bigkpca.fit(place / "digits.npy", tmp_path / "m.zarr", n_components=2, size=20)
+    bigkpca.fit(place / "d.zarr", tmp_path / "m.zarr", n_components=2, size=20)
     model = bigkpca.load(tmp_path / "m.zarr")
     model.provenance["identity"]["path"] = str(tmp_path / "x.npy")
     narrow = facts_of(drawn(model, tmp_path / "1.html"))
