@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from typing import Any
@@ -112,13 +112,22 @@ class Whole(WrapperStore[Any]):
     """A store of which every chunk must be there: Zarr itself reads a missing one as fill values, such as one that is
     invisible on one of many machines."""
 
-    def __str__(self) -> str:
-        return str(self._store)
-
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        found: Buffer | None = await self._store.get(key, prototype or default_buffer_prototype(), byte_range)
+        return self._there(key, await self._store.get(key, prototype or default_buffer_prototype(), byte_range))
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        asked = list(key_ranges)
+        found = await self._store.get_partial_values(prototype, asked)
+        return [self._there(key, each) for (key, _), each in zip(asked, found, strict=True)]
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+    def _there(self, key: str, found: Buffer | None) -> Buffer | None:
         if not found and not is_metadata(key):  # missing, or empty, as a full disk may leave it
             root = self._store.root if isinstance(self._store, LocalStore) else self._store
             raise FileNotFoundError(errno.ENOENT, "No such file", f"{root}/{key}")

@@ -102,6 +102,7 @@ def test_every_way_to_read_a_chunk_misses_it(tmp_path):
     for coroutine in (
         array.store.get("c/3/0"),
         array.store.get("c/3/0", prototype, zarr.abc.store.RangeByteRequest(0, 4)),
+        array.store.get_partial_values(prototype, [("c/2/0", None), ("c/3/0", None)]),
     ):
         with pytest.raises(FileNotFoundError, match=r"f\.zarr/c/3/0"):
             sync(coroutine)
