@@ -141,6 +141,8 @@ FULL = [
 ]
 LONG = [
     "dict(method='columns', size=500)",
+    "dict(method='rff', size=2000)",
+    "dict(landmarks='rpcholesky', size=1000)",
     "dict(method='rff-pca', size=6000, solver='randomized')",
     "dict(landmarks='basic-patterns', size=1000)",
     "dict(method='rff', kernel='polynomial', size=2000)",

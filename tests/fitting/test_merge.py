@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigkpca import KernelPCA
+from bigkpca import KernelPCA, kernels
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError, UniformLandmarksWarning
 from bigkpca.execution.engine import Engine
@@ -121,6 +121,14 @@ def assert_bounds_hold(model, X):
     assert found.proven
     assert (found.lower <= exact * (1 + 1e-9)).all()
     assert (found.upper >= exact * (1 - 1e-9)).all()
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.IndefiniteKernelWarning")
+def test_bounds_of_a_merged_model_hold_for_all_rows(X):
+    assert_bounds_hold(merge(in_parts(X, 80, 200, landmarks="uniform"), ENGINE), X)
+    indefinite = merge(in_parts(X, 80, 200, kernel=kernels.Sigmoid(gamma=0.001, coef0=0.1)), ENGINE).certificate
+    assert not indefinite.proven
+    assert np.isfinite(indefinite.missed).all()
 
 
 def test_bounds_hold_where_the_first_part_has_not_seen_a_cluster(X):

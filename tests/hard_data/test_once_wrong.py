@@ -16,6 +16,7 @@ from bigkpca.errors import (
     RoundingWarning,
     ToleranceWarning,
 )
+from bigkpca.numerics.kernels import Gaussian
 from tests.helpers import oracles
 
 
@@ -29,17 +30,24 @@ def eigenvalues(K, center=True):
     return np.linalg.eigvalsh(oracles.centred(K) if center else K)[::-1]
 
 
+def spectrum(K):
+    """(eigenvalues, eigenvectors) of the centred K, descending."""
+    values, vectors = np.linalg.eigh(oracles.centred(K))
+    return values[::-1], vectors[:, ::-1]
+
+
 def bounds_hold(kpca, values, slack=1e-12):
     found, r, slack = kpca.certificate_, kpca.n_components_, slack * values[0]
     assert (found.lower <= values[:r] + slack).all()
     assert (values[:r] <= found.upper + slack).all()
 
 
-def cosines(kpca, X, vectors):
-    """Of each component with the eigenvector of its rank."""
+def cosines(kpca, X, vectors, values=None):
+    """Of each component with the eigenvector of its rank, or with those of `values` within 2 % of that."""
     Y = kpca.transform(X).astype(np.float64)
     Y -= Y.mean(axis=0)
-    return np.abs(np.einsum("ij,ij->j", vectors[:, : Y.shape[1]], Y)) / np.linalg.norm(Y, axis=0)
+    near = np.eye(vectors.shape[1]) if values is None else np.abs(values - values[:, None]) <= 0.02 * values
+    return np.linalg.norm((vectors.T @ Y) * near[:, : Y.shape[1]], axis=0) / np.linalg.norm(Y, axis=0)
 
 
 def normal(n=800, d=3, dtype=np.float32):
@@ -47,6 +55,17 @@ def normal(n=800, d=3, dtype=np.float32):
 
 
 # Far values
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1e6, "f4"), pytest.param(1e10, "f8", marks=pytest.mark.full)])
+def test_an_outlier_does_not_blur_the_other_rows(value, dtype):
+    X = normal(dtype=dtype)
+    X[0, 0] = value
+    kpca = KernelPCA(8, size=200, random_state=0).fit(X)
+    values = eigenvalues(gaussian_gram(X, kpca.sigma_))
+    assert_allclose(kpca.eigenvalues_, values[:8], rtol=1e-4)
+    bounds_hold(kpca, values)
+    assert kpca.certificate_.trust == ("solid",) * 8
 
 
 @pytest.mark.parametrize(
@@ -85,6 +104,32 @@ def test_bounds_hold_where_a_few_rows_are_giants(factor, degree, options):
     found, r = kpca.certificate_, kpca.n_components_
     assert (found.lower <= values[:r] * (1 + 1e-9) + 1e-12 * values[0]).all()
     assert (values[:r] <= found.upper * (1 + 1e-9)).all()
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.NarrowKernelWarning")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_long_columns_and_wide_kernels_in_single_precision():
+    X = normal()
+    X[:, 0] = np.random.default_rng(2).random(800) * 300
+    kpca, again = (KernelPCA(8, sigma=1.0, size=300, random_state=0, dtype=each).fit(X) for each in (None, "float64"))
+    assert_allclose(kpca.eigenvalues_, again.eigenvalues_, rtol=0.01)
+    bounds_hold(kpca, eigenvalues(gaussian_gram(X, 1.0)))
+    wide = KernelPCA(7, sigma=150.0, size=300, random_state=0).fit(normal())
+    bounds_hold(wide, eigenvalues(gaussian_gram(normal(), 150.0)))
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+def test_float64_is_chosen_where_single_precision_would_count_and_said():
+    X = (np.random.default_rng(3).normal(size=(1000, 2)) * [1, 30]).astype(np.float32)
+    kpca = KernelPCA(10, sigma=100.0, size=200, random_state=0).fit(X)
+    (chosen,) = [each for each in kpca.model_.provenance["choices"] if each["option"] == "dtype"]
+    assert (chosen["value"], kpca.model_.features.dtype) == ("float64", np.float64)
+    assert "rounding in float32" in chosen["reason"]
+    true = eigenvalues(gaussian_gram(X, 100.0))[:5]
+    assert_allclose(kpca.eigenvalues_[:4], true[:4], rtol=1e-5)
+    assert_allclose(kpca.certificate_.estimate[:5], true, rtol=1e-5)
 
 
 def test_single_precision_that_was_asked_for_is_warned_of_where_it_counts():
@@ -186,6 +231,19 @@ def test_products_find_a_cluster_that_no_landmark_saw(center):
     assert_allclose(kpca.eigenvalues_, eigenvalues(gaussian_gram(X, 1.0), center)[:15], rtol=1e-3)
 
 
+@pytest.mark.full
+def test_no_component_is_solid_that_a_missed_cluster_may_outrank():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(1485, 3)), rng.normal(size=(15, 3)) * 0.1 + 60]
+    kpca = KernelPCA(12, sigma=2, size=60, landmarks="uniform", random_state=0).fit(X)
+    found, (values, vectors) = kpca.certificate_, spectrum(gaussian_gram(X, 2.0))
+    assert found.missed[0] * kpca.eigenvalues_[0] > 14.5
+    assert (values[:12] <= found.upper).all()
+    solid = np.array(found.trust) == "solid"
+    assert solid.any()
+    assert (cosines(kpca, X, vectors)[solid] > 0.99).all()
+
+
 def test_added_rows_from_elsewhere_are_not_trusted():
     rng = np.random.default_rng(0)
     first, more = rng.normal(size=(400, 3)), rng.normal(size=(400, 3)) + 8
@@ -201,11 +259,19 @@ def test_added_rows_from_elsewhere_are_not_trusted():
     assert found.missed[0] * kpca.eigenvalues_[0] > values[0] / 2
 
 
+@pytest.mark.parametrize("sentinel", [False, True])
+def test_bounds_hold_of_added_rows(sentinel):
+    X = normal(800, 5 if sentinel else 40)
+    X[np.random.default_rng(1).random(len(X)) < 0.05, 2] += -9999 * sentinel
+    for first, more in ((X[:600], X[600:]), (X[::4], normal(600, X.shape[1]))):
+        kpca = KernelPCA(8, size=200 if len(first) > 300 else 130, random_state=0).fit(first).partial_fit(more)
+        bounds_hold(kpca, eigenvalues(gaussian_gram(np.concatenate([first, more]), kpca.sigma_)))
+
+
 def test_one_principal_direction_is_not_trusted(digits):
     X = digits[:300].astype(np.float64)
     kpca = KernelPCA(5, method="rff-pca", size=256, n_directions=1, random_state=0).fit(X)
-    vectors = np.linalg.eigh(oracles.centred(gaussian_gram(X, kpca.sigma_)))[1][:, ::-1]
-    good = cosines(kpca, X, vectors) > 0.99
+    good = cosines(kpca, X, spectrum(gaussian_gram(X, kpca.sigma_))[1]) > 0.99
     assert not good.all()
     assert not (np.array(kpca.certificate_.trust)[~good] == "solid").any()
 
@@ -264,6 +330,38 @@ def test_a_component_that_mixes_with_one_that_is_not_asked_for_is_not_solid(last
     assert kpca.certificate_.cosine[0] < cosine + 0.03
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("most", [16, 80, 200])
+def test_few_sampled_rows_make_no_component_solid_that_is_not(most, monkeypatch):
+    """As with many columns: close eigenvalues are split by chance."""
+    monkeypatch.setattr("bigkpca.spec.DRAWN_ROWS", most)
+    rng = np.random.default_rng([31, 4])
+    X = rng.normal(size=(4, 3))[rng.integers(0, 4, 900)] * 5 + 0.6 * rng.normal(size=(900, 3))
+    S = X[: int(rng.choice([15, 25, 40]))].copy()
+    kernel = Gaussian(float(rng.choice([1.5, 2.0, 3.0])))
+    values, vectors = spectrum(gaussian_gram(X, kernel.sigma))
+    for seed in range(12):
+        kpca = KernelPCA(5, kernel=kernel, landmarks=S, random_state=seed).fit(X)
+        solid = np.array(kpca.certificate_.trust) == "solid"
+        assert (cosines(kpca, X, vectors, values)[solid] > 0.99).all()
+
+
+@pytest.mark.full
+def test_angles_to_nystroem_and_to_the_exact_component_add_up():
+    counts = {"solid": 0, "fair": 0}
+    for seed in range(30):
+        rng = np.random.default_rng([12, seed])
+        centres = rng.normal(size=(int(rng.integers(2, 8)), 3)) * rng.uniform(0, 3)
+        X = centres[rng.integers(0, len(centres), 500)] + rng.normal(size=(500, 3)) * rng.uniform(0.2, 1, 3)
+        kpca = KernelPCA(6, sigma=1.7, size=100, method="columns", random_state=seed).fit(X)
+        values, vectors = spectrum(gaussian_gram(X, 1.7))
+        for word, least in (("solid", 0.99), ("fair", 0.9)):
+            rated = np.array(kpca.certificate_.trust) == word
+            assert (cosines(kpca, X, vectors, values)[rated] > least).all(), seed
+            counts[word] += int(rated.sum())
+    assert min(counts.values()) > 5
+
+
 def test_eigenvalues_that_the_landmarks_may_miss_have_no_estimate():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 5))[np.arange(1200) % 60] * 8 + rng.normal(size=(1200, 5)) * 0.3
@@ -276,6 +374,26 @@ def test_eigenvalues_that_the_landmarks_may_miss_have_no_estimate():
     off = np.abs(found.estimate - values)[known]
     assert (off <= 4 * found.standard_error[known]).all()
     assert (np.diff(found.estimate[known]) <= 0).all()
+
+
+@pytest.mark.full
+def test_the_likely_bound_holds_as_often_as_it_says(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(460, 2)), rng.normal(size=(20, 2)) * 0.05 + 9]
+    monkeypatch.setattr("bigkpca.spec.DRAWN_ROWS", 120)
+    held, bounds, K = [], [], gaussian_gram(X, 1.0)
+    for seed in range(60):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kpca = KernelPCA(3, sigma=1.0, size=12, landmarks="uniform", center=False, random_state=seed).fit(X)
+        S = kpca.landmarks_
+        C = np.exp(-cdist(X, S, "sqeuclidean") / 2)
+        E = K - oracles.nystroem_gram(C, Gaussian(1.0).gram(S), 1e-12)
+        missed = kpca.certificate_.missed[0] * kpca.eigenvalues_[0]
+        held.append(np.linalg.eigvalsh(E)[-1] <= missed)
+        bounds.append(missed / np.trace(E))
+    assert np.mean(held) >= 0.95
+    assert np.median(bounds) < 1  # tr(E) is the bound that nothing proves wrong
 
 
 # Kernel values that are no numbers

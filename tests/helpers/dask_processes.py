@@ -63,10 +63,11 @@ class DaskProcesses:
         workers: int,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),  # a command that starts workers
         tls: Sequence[str] = (),  # options of the scheduler and of workers
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._count, self._options = folder, workers, list(options)
+        self.folder, self._count, self._options, self._within = folder, workers, list(options), list(within)
         self._tls = ["--protocol", "tls", *tls] if tls else []
         # What this process set for its own workers, as LocalCluster does, is not for these.
         inherited = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
@@ -101,12 +102,14 @@ class DaskProcesses:
         wait_until(lambda: told.exists() and told.read_text().rstrip().endswith("}"))
         self.address = json.loads(told.read_text())["address"]
 
-    def start_worker(self, within: Sequence[str] = (), memory: str = "0", **env: str) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, within: Sequence[str] | None = None, memory: str = "0", **env: str
+    ) -> subprocess.Popen[bytes]:
         """Start one more worker, by another command if one is given, and do not wait for it."""
         options = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "60"]
         local = ["--local-directory", str(self.folder), "--memory-limit", memory]
         command = ["worker", self.address, *options, *local, *self._tls, *self._options]
-        self.workers.append(self._started(command, within, env))
+        self.workers.append(self._started(command, self._within if within is None else within, env))
         return self.workers[-1]
 
     def _started(

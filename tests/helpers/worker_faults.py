@@ -46,6 +46,7 @@ WHAT = {
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "exited": lambda: os._exit(3),
     "segfault": lambda: ctypes.string_at(0),
+    "full_memory": lambda: len([os.urandom(1 << 20) * 64 for _ in range(16)]),  # a gigabyte, for a while
     "stalled": stalled,
     "slow": lambda: time.sleep(0.3),  # at every block of that worker
 }

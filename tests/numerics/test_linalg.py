@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse.linalg
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bigkpca import KernelPCA
+from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DataError
 from bigkpca.execution.blas import single_threaded_blas
-from bigkpca.numerics import linalg
+from bigkpca.numerics import linalg, solvers
 from bigkpca.numerics.linalg import (
     aligned,
     all_aligned,
@@ -24,6 +26,7 @@ from bigkpca.numerics.linalg import (
 from tests.helpers import oracles
 from tests.helpers.askew import ASKEW, Held, Pair, in_order, misaligned
 from tests.helpers.oracles import matrix_with
+from tests.numerics.fits import seeds
 
 SPECTRUM = np.array([5.0, 3.0, 3.0, 1.0, 1e-3, 0.0, -0.5])
 N, R = 300, 12
@@ -64,6 +67,19 @@ def test_arrays_are_found_at_any_depth_and_the_rest_is_left_alone():
         assert_array_equal(each, X)
     assert inner[1] is found.others[1] is marker
     assert value.X is bad  # the one that was given is as it was
+
+
+@given(seed=seeds, scale=st.sampled_from([1e-12, 1.0, 1e12]))
+def test_leading_eigenpairs_descend(seed, scale):
+    A = np.asfortranarray(matrix_with(SPECTRUM * scale, seed))  # LAPACK works on a copy of others in any case
+    before = A.copy()
+    for count in (1, 3, 6, 7, 20, None):
+        kept = min(count or 7, 7)
+        values, vectors = eigh_descending(A if count else A.copy(), count)
+        assert_allclose(values, SPECTRUM[:kept] * scale, atol=1e-13 * scale)
+        assert_allclose(before @ vectors, vectors * values, atol=1e-13 * scale)
+        assert_allclose(vectors.T @ vectors, np.eye(kept), atol=1e-13)
+    assert_array_equal(A, before)
 
 
 def test_no_eigenvalue_is_lost_where_all_are_nearly_equal(digits):
@@ -178,7 +194,51 @@ def test_eigenvectors_that_are_missed_are_found_by_the_second_search(missed):
         assert not linalg._are_leading((A + A.T) / 2, values[found], vectors[:, found], start)
 
 
+def some_rows(n=MANY, d=16):
+    return np.random.default_rng(0).normal(size=(n, d)) * np.linspace(3, 0.3, d)
+
+
+def exact(X, **options):
+    return KernelPCA(**{"n_components": 10, "sigma": 4.0, "method": "exact", "random_state": 0} | options).fit(X)
+
+
+@pytest.mark.parametrize(("given", "center"), [("rows", True), pytest.param("matrix", False, marks=pytest.mark.full)])
+def test_few_components_of_a_held_matrix_are_iterated_and_right(given, center, monkeypatch):
+    eigh = scipy.linalg.eigh
+
+    def of_small_ones(A, **options):
+        assert len(A) <= MANY // 2  # half of the rows make the reference of a model of the others
+        return eigh(A, **options)
+
+    monkeypatch.setattr(scipy.linalg, "eigh", of_small_ones)
+    X = some_rows()
+    K = kernels.Gaussian(4.0).gram(X)
+    options = {"center": center} | ({"kernel": "precomputed", "sigma": "median"} if given == "matrix" else {})
+    ours, data = exact(K if given == "matrix" else X, **options), K if given == "matrix" else X
+    Kc = oracles.centred(K) if center else K
+    true = np.sort(scipy.sparse.linalg.eigsh(Kc, 10, v0=X[:, 0], return_eigenvectors=False))[::-1]
+    assert_allclose(ours.eigenvalues_, true, rtol=1e-12)
+    certificate = ours.certificate_
+    assert (certificate.lower <= true).all()
+    assert (true <= certificate.upper).all()
+    assert_allclose(certificate.upper, true, rtol=1e-10)
+    assert certificate.trust == ("solid",) * 10
+    scores = np.asarray(ours.transform(data))
+    assert_allclose(Kc @ scores, scores * ours.eigenvalues_, atol=1e-11 * true[0] ** 1.5)
+    assert_allclose(scores.T @ scores, np.diag(true), atol=1e-10 * true[0])
+    assert_allclose(ours.model_.solution.total_variance, np.trace(Kc), rtol=1e-12)
+    assert ours.model_.solution.negative == 0  # of a matrix whose sign nothing tells, too
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e250])
+def test_huge_and_tiny_kernels_have_their_eigenvalues(scale):
+    K = scale * kernels.Gaussian(4.0).gram(some_rows(600))
+    expected = np.linalg.eigvalsh(oracles.centred(K / scale))[::-1][:2]
+    found = solvers.gram(K, 2, center=True, tolerance=1e-12, positive=True)
+    assert_allclose(found.eigenvalues / scale, expected, rtol=1e-10)
+
+
 def test_kernels_that_overflow_are_said_to_do_so():
-    X = 1e120 * np.random.default_rng(0).normal(size=(100, 16))
-    with pytest.raises(DataError, match="kernel values overflow"):
-        KernelPCA(2, method="exact", kernel="polynomial", random_state=0).fit(X)
+    for rows in (100, MANY):
+        with pytest.raises(DataError, match="kernel values overflow"):
+            exact(1e120 * some_rows(rows), kernel="polynomial", sigma="median")

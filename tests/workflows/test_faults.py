@@ -12,6 +12,7 @@ from tests.helpers import worker_faults
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.fits import OPTIONS
+from tests.helpers.memory_groups import memory_group
 from tests.helpers.progress import Recorder
 from tests.helpers.worker_faults import NAME, Fault, happened
 
@@ -137,3 +138,35 @@ def test_a_disk_that_fills_up_under_workers_ends_the_run_which_then_goes_on(runs
         runs["transform"](out, scheduler=cluster.address, progress=shown)
         assert any("blocks are already written" in note for note in shown.notes)
         check(out, runs["transform"])
+
+
+# Workers that the kernel kills because they take too much memory
+
+
+@pytest.fixture
+def little_memory(tmp_path):
+    """One worker in a group of processes with little memory, in which one block takes a gigabyte."""
+    env = {NAME: str(tmp_path / "fault"), **_ONCE_MORE}
+    Fault("reading", "full_memory", row=950, times=100).arm(tmp_path)
+    with memory_group(600_000_000) as group, DaskProcesses(tmp_path, 1, _PRELOAD, env, group.command) as started:
+        started.group = group
+        yield started
+
+
+def test_a_block_that_needs_too_much_memory_is_named(little_memory, runs, here, tmp_path):
+    named = r"rows \d+ to 999[;.] .*ran out of memory .*--block-rows"
+    with little_memory.revived(), pytest.raises(IncompleteError, match=named):
+        runs["transform"](here / "out.zarr", scheduler=little_memory.address)
+    assert little_memory.group.kills() == 2  # as many as the scheduler allows, and one more
+    assert not (here / "out.zarr").exists()
+    (tmp_path / "fault").unlink()
+    runs["transform"](here / "out.zarr")
+    check(here / "out.zarr", runs["transform"])
+
+
+def test_a_block_that_needs_too_much_memory_is_made_by_a_worker_that_has_more(little_memory, runs, here):
+    little_memory.start_worker(within=[])
+    little_memory.wait_for_workers()
+    runs["transform"](here / "out.zarr", scheduler=little_memory.address)
+    assert little_memory.group.kills() <= 1  # it depends on who gets the block
+    check(here / "out.zarr", runs["transform"])

@@ -1,9 +1,11 @@
-"""Input that is moved, replaced or changed while a command reads it: the right bytes, or an error alone."""
+"""Input that is moved, unmounted, replaced or changed while a command reads it: the right bytes, or an error alone."""
 
 import contextlib
 import random
 import re
 import shutil
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,9 @@ import pytest
 
 import bigkpca
 from bigkpca.data.stores import LocalDisk
-from bigkpca.errors import BigKPCAError, IncompleteError
-from tests.helpers.disks import tree_bytes
+from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
+from tests.helpers.dask_processes import DaskProcesses
+from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once
 from tests.helpers.reads import Events
@@ -21,12 +24,12 @@ ROWS, BLOCK = 3000, 50
 
 
 class Scene:
-    """A dataset of many small chunks, a model, and the scores that are right."""
+    """A dataset of many small chunks, a model, and the scores that are right; `disk` holds the dataset."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, disk=None):
         self.here = folder / "here"
         self.here.mkdir()
-        self.data, self.model, self.out = (self.here / name for name in ("d.zarr", "m.zarr", "out.zarr"))
+        self.data, self.model, self.out = (disk or self.here) / "d.zarr", self.here / "m.zarr", self.here / "out.zarr"
         np.save(self.here / "source.npy", np.random.default_rng(3).integers(0, 200, (ROWS, 5)).astype("i2"))
         bigkpca.ingest(self.here / "source.npy", self.data, block_rows=BLOCK)
         bigkpca.fit(self.data, self.model, n_components=3, size=20, random_state=1)
@@ -34,8 +37,8 @@ class Scene:
         self.wanted = tree_bytes(self.out)
         shutil.rmtree(self.out)
 
-    def transform(self):
-        bigkpca.transform(self.model, self.data, self.out, block_rows=BLOCK)
+    def transform(self, **how):
+        bigkpca.transform(self.model, self.data, self.out, block_rows=BLOCK, **how)
 
 
 def ended(work):
@@ -75,6 +78,37 @@ def test_an_input_that_is_moved_away_for_some_reads_gives_no_wrong_row(moves, sc
         assert tree_bytes(scene.out) == scene.wanted, (at, back, told)
         assert [path.name for path in scene.here.glob("out.zarr*")] == ["out.zarr"]
         shutil.rmtree(scene.out)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("late", [False, True], ids=["loses it", "comes late without it"])
+def test_a_worker_that_does_not_see_the_input_gives_no_wrong_row(late, tmp_path):
+    apart = ["unshare", "-m"]
+    if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a worker with mounts of its own needs the right to have them")
+
+    with mounted("size=16m", tmp_path / "mount") as at, DaskProcesses(tmp_path / "cluster", 1) as cluster:
+        scene = Scene(tmp_path, at)
+        if not late:
+            worker = cluster.start_worker(apart)
+            cluster.wait_for_workers()
+
+        def event():
+            if late:
+                cluster.start_worker([*apart, "sh", "-c", f'umount -l "{at}" && exec "$@"', "sh"])
+                cluster.wait_for_workers()
+            else:
+                subprocess.run(["nsenter", "-t", str(worker.pid), "-m", "umount", "-l", at], check=True)
+
+        then, finished = Once(what=event, after=499), False
+        with suppress(IncompleteError, CorruptionError, *([SpecError] if late else [])):
+            scene.transform(scheduler=cluster.address, timeout=20, progress=then)
+            finished = True
+        assert scene.out.exists() == finished
+        assert then.what is None
+        scene.transform()
+        assert tree_bytes(scene.out) == scene.wanted
 
 
 # Replaced

@@ -2,13 +2,15 @@
 
 import itertools
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import bigkpca
 from bigkpca.data.stores import clients, store_of
-from bigkpca.errors import IncompleteError, SpecError
+from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.ingesting import ingest
 from tests.helpers.commands import run, run_apart
 from tests.helpers.disks import tree_bytes
@@ -123,6 +125,21 @@ def test_a_run_goes_on_after_its_server_was_killed(source, tmp_path, use_s3, mon
         assert in_bucket(bucket) == tree_bytes(local)
     finally:
         server.kill()
+
+
+@pytest.mark.full
+def test_two_runs_of_a_request_at_once_make_its_bytes(source, tmp_path, bucket):
+    local = str(tmp_path / "local")
+    made(source, local, local)
+
+    def run_once(path):
+        with suppress(LockedError):  # the other one published first
+            bigkpca.transform(f"{local}/model.zarr", f"{local}/data.zarr", path, residual=True)
+            return True
+
+    with ThreadPoolExecutor(2) as pool:
+        assert any(pool.map(run_once, [f"{bucket}/out"] * 2))
+    assert in_bucket(f"{bucket}/out") == tree_bytes(f"{local}/scores.zarr")
 
 
 @pytest.mark.long
