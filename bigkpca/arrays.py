@@ -3,7 +3,7 @@
 X is anything that `KernelPCA.fit` takes as rows (n, d), and a model is a `Model`, the path of one, or a fitted
 `KernelPCA`. An array has one chunk for each chunk of rows of a Dask array, or for each block of other rows, and takes
 one pass over them when it is computed. Functions of a model raise SpecError for rows of another width or other columns,
-and for what the model has not: pre-images, k(x, x), or calibration rows.
+and for what the model does not have: pre-images, k(x, x), or calibration rows.
 Three things are done immediately: the rows of Dask frames are counted, `draw_landmarks` reads a sample, and
 `randomized_svd` makes its passes. `docs/containers.md` shows an example.
 """

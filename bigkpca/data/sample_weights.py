@@ -114,7 +114,7 @@ def _opened(rows: Rows, given: Any) -> Array | NpyRows | StoredArray:
         near = nearest(path, held)
         advice = f"{group} has {', '.join(held) or 'no array'} with one number for each row"
     hint = f": did you mean {near!r}? " if near else "; "
-    raise SpecError(f"{OPTION}: there is no array {path!r}{hint}{advice}")
+    raise SpecError(f"{OPTION}: the array {path!r} does not exist{hint}{advice}")
 
 
 def _check(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:

@@ -172,7 +172,7 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
         return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
     found, action, _ = leading_by_passes(
-        lambda Q: action_of(rows, columns, shift, Q, spec.block_rows, engine, title), shift, count, spec, True
+        lambda Q: action_of(rows, columns, shift, Q, spec.block_rows, engine, title), shift, count, spec, center=True
     )
     n, mean = action.weight, action.mean(shift)
     return PrincipalAxes(
@@ -181,7 +181,7 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
 
 
 def leading_by_passes(
-    action: Callable[[Array], tuple[Action, str]], shift: Array, count: int, spec: FitSpec, center: bool
+    action: Callable[[Array], tuple[Action, str]], shift: Array, count: int, spec: FitSpec, *, center: bool
 ) -> tuple[Ritz, Action, str]:
     """The `count` leading eigenpairs of the scatter of features, about the mean or about zero; and the sums of the last
     pass, with the digest of its rows."""

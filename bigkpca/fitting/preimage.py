@@ -42,8 +42,8 @@ def _own_rows(model: Model, spec: FitSpec) -> Array:
 
 
 def extend_decoder(model: Model, before: Model, spec: FitSpec) -> Model:
-    """The model after its solution changed, with a decoder made from the sampled rows that the decoder `before` keeps:
-    none of rows that were added. No pass."""
+    """The model after its solution changed, with a decoder made from the sampled rows that the decoder `before` keeps.
+    Rows that were added since are not among them. No pass."""
     if before.decoder is None:
         return model
     with single_threaded_blas:

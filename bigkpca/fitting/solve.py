@@ -213,7 +213,7 @@ def _by_sketch(rows: Rows, features: FeatureMap, shift: Array, spec: FitSpec, en
     assert isinstance(spec.n_components, int)  # the spec checks
     count, tolerance = min(spec.n_components, features.size), rank_tolerance(features.dtype)
     found, action, digest = leading_by_passes(
-        lambda Q: action_of(rows, features, shift, Q, spec.block_rows, engine), shift, count, spec, spec.center
+        lambda Q: action_of(rows, features, shift, Q, spec.block_rows, engine), shift, count, spec, center=spec.center
     )
     added = features.unexplained(action.squares_about_zero(shift), action.weight)
     mean = action.mean(shift) if spec.center else np.zeros(features.size)

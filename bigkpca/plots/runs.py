@@ -8,7 +8,7 @@ import numpy as np
 
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import SpecError
+from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage.runs import ENDING, read_records
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
 _MARKERS = "osD^vPX*"
+_ERRORS = ("score_error", "eigenvalue_error", "preimage_error")
 
 
 def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
@@ -65,9 +66,11 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     found : Comparison
         What `bigkpca.compare` returned.
     error : "score_error", "eigenvalue_error" or "preimage_error"
-        See `Trial`.
+        See `Trial`. Raises SpecError for another one.
     axes : matplotlib.axes.Axes, optional
     """
+    if error not in _ERRORS:
+        raise unknown_name("error of a comparison", error, _ERRORS)
     check_axes(axes)
     medians, exact = found.medians, Exact.name
     names = list(dict.fromkeys(each.method for each in medians if each.method != exact))

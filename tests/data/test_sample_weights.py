@@ -80,8 +80,14 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     group.create_array("counts", data=np.arange(100))
     rows = open_rows(dataset)
     for name, message in (
-        ("count", rf"there is no array 'count': did you mean 'counts'\? {dataset} has counts, sample_weight with one"),
-        ("../d.zarr", r"there is no array '\.\./d\.zarr'; .* has counts, sample_weight with one number for each row"),
+        (
+            "count",
+            rf"the array 'count' does not exist: did you mean 'counts'\? {dataset} has counts, sample_weight with one",
+        ),
+        (
+            "../d.zarr",
+            r"the array '\.\./d\.zarr' does not exist; .* has counts, sample_weight with one number for each row",
+        ),
         ("x", r"x has shape \(100, 2\): sample weights are one number for each row"),
         ("turns", "turns contains complex128: sample weights are numbers"),
     ):
@@ -90,8 +96,8 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     np.save(tmp_path / "x.npy", np.ones((100, 2)))
     np.save(tmp_path / "objects.npy", np.array([1, "a"], object))
     for name, message in (
-        ("w", "there is no array 'w'; give the path of a .npy file or of a Zarr array"),
-        (tmp_path / "none.npy", "there is no array"),
+        ("w", "the array 'w' does not exist; give the path of a .npy file or of a Zarr array"),
+        (tmp_path / "none.npy", "the array .* does not exist"),
         (tmp_path / "objects.npy", r"objects\.npy contains object: sample weights are numbers"),
         (tmp_path / "x.npy", r"x\.npy has shape \(100, 2\)"),
         ("s3://a/w.npy", r"s3://a/w\.npy: \.npy files are read only from local disks: copy it to one$"),
@@ -99,7 +105,9 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
         with pytest.raises(SpecError, match=message):
             weighted(open_rows(tmp_path / "x.npy"), name)
     del group["sample_weight"], group["counts"]
-    with pytest.raises(SpecError, match=r"'sample_weight'; .*d\.zarr has no array with one number for each row"):
+    with pytest.raises(
+        SpecError, match=r"'sample_weight' does not exist; .*d\.zarr has no array with one number for each row"
+    ):
         weighted(rows, "sample_weight")
 
 

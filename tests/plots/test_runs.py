@@ -57,7 +57,10 @@ def test_a_comparison_is_drawn_by_its_fits_and_their_medians(axes):
         trials += [
             Trial(method, size, seed, seconds, 1, nan, nan, nan, error, nan) for seed, error in enumerate(errors)
         ]
-    assert plots.comparison(Comparison("out", "exact", tuple(trials)), axes=axes) is axes
+    found = Comparison("out", "exact", tuple(trials))
+    with pytest.raises(SpecError, match="unknown error of a comparison 'score': did you mean 'score_error'"):
+        plots.comparison(found, "score")
+    assert plots.comparison(found, axes=axes) is axes
     lines = {each.get_label(): each for each in axes.lines}
     np.testing.assert_allclose(lines["rff"].get_data(), [[2, 4], [20, 1e-4]])
     np.testing.assert_allclose(lines["columns"].get_data(), [[1], [50]])
