@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import repeat
 from operator import add
-from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import Block, split, tile_rows
-from bigkpca.data.rows import Crc32, Rows, SampleWeights, little_endian, take, tile_weights, tiles
+from bigkpca.data.rows import Rows, SampleWeights, take, tile_weights, tiles
 from bigkpca.data.sample_weights import check_weights
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution import release_freed_memory
@@ -23,7 +21,7 @@ from bigkpca.numerics.array_api import moved, on_host
 from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
-from bigkpca.numerics.moments import ColumnMoments, Rounding, column_moments, shifted_sums, weighted_tiles
+from bigkpca.numerics.moments import ColumnMoments, Rounding, ShiftedSums, column_moments, shifted_sums, weighted_tiles
 from bigkpca.numerics.precision import InSingle, in_single
 from bigkpca.numerics.random_streams import random_stream
 from bigkpca.numerics.solvers import Action, add_strip, block_action
@@ -61,20 +59,14 @@ def block_columns(rows: Rows, block: Block) -> ColumnMoments:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over the features, the CRC-32 of each block's values, in block order, and the rows that were drawn."""
+    """Sums over the features, and the rows that were drawn."""
 
-    sums: Any  # ShiftedSums, or Action
-    digests: tuple[str, ...]
+    sums: ShiftedSums
     drawn: DrawnRows | None = None
 
     def __add__(self, other: BlockSums) -> BlockSums:
         drawn = None if self.drawn is None or other.drawn is None else self.drawn + other.drawn
-        return BlockSums(self.sums + other.sums, self.digests + other.digests, drawn)
-
-    @property
-    def content(self) -> str:
-        """One digest of all rows."""
-        return hashlib.sha256("".join(self.digests).encode()).hexdigest()
+        return BlockSums(self.sums + other.sums, drawn)
 
 
 def sums_of(
@@ -86,8 +78,8 @@ def sums_of(
     engine: Engine,
     draw: Draw | None = None,
 ) -> BlockSums:
-    """Sums of the features of all rows with their rounding, a digest of the rows, and those that `draw` draws: one
-    pass. `shift` (D,) is near their mean. The features of the fit, whose rows are drawn, are kept by the engine."""
+    """Sums of the features of all rows with their rounding, and the rows that `draw` draws: one pass. `shift` (D,) is
+    near the mean of the features. The features of the fit, whose rows are drawn, are kept by the engine."""
     kept = None
     if draw is not None and engine.kept is not None:
         engine.kept.begin()
@@ -116,11 +108,11 @@ def action_of(
     block_rows: int | None,
     engine: Engine,
     title: str = "fitting",
-) -> tuple[Action, str]:
-    """The action of the features' scatter on a block Q (D, b), and a digest of the rows: one pass."""
+) -> Action:
+    """The action of the features' scatter on a block Q (D, b): one pass."""
     given = engine.placed(features), shift, Q
-    summary: BlockSums = sum_by_block(title, _action, rows, given, block_rows, engine)
-    return summary.sums, summary.content
+    found: Action = sum_by_block(title, _action, rows, given, block_rows, engine)
+    return found
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -134,9 +126,8 @@ def sums_of_block(
     kept: KeptFeatures | None = None,
 ) -> BlockSums:
     """What a fit does with a block: read it in tiles, map them to features, draw rows, and add up their sums."""
-    digest = Crc32()
-    X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    weights = _weights(rows, block, features, digest)
+    X_tiles, most_rows = block_tiles(rows, block, features)
+    weights = tile_weights(rows, block.start, block.stop, tile_height(features))
     sampler = None if draw is None else Sampler(draw, block.start)
     if sampler is not None:
         X_tiles = _seen(X_tiles, sampler.see)
@@ -147,15 +138,7 @@ def sums_of_block(
         V_tiles = sampler.drawing(V_tiles, weights)
     sums = shifted_sums(V_tiles, shift, rounding, weights)
     check_overflow(sums.products, named_rows(rows, block))
-    return BlockSums(sums, (digest.hexdigest(),), None if sampler is None else sampler.found)
-
-
-def _weights(rows: Rows, block: Block, features: FeatureMap, digest: Any) -> list[Array] | None:
-    """The weights of each tile of a block, which are added to `digest`; None if the rows have none."""
-    found = tile_weights(rows, block.start, block.stop, tile_height(features))
-    for weights in found or ():
-        digest.update(little_endian(weights))
-    return found
+    return BlockSums(sums, None if sampler is None else sampler.found)
 
 
 def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Array]:
@@ -166,13 +149,12 @@ def _seen(X_tiles: Iterable[Array], see: Callable[[Array], None]) -> Iterator[Ar
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> BlockSums:
-    digest = Crc32()
-    X_tiles, most_rows = block_tiles(rows, block, features, digest)
-    weights = _weights(rows, block, features, digest)
+def _action(rows: Rows, block: Block, features: FeatureMap, shift: Array, Q: Array) -> Action:
+    X_tiles, most_rows = block_tiles(rows, block, features)
+    weights = tile_weights(rows, block.start, block.stop, tile_height(features))
     action = block_action(features.tiles(X_tiles, most_rows), shift, Q, weights)
     check_overflow(action.products, named_rows(rows, block))
-    return BlockSums(action, (digest.hexdigest(),))
+    return action
 
 
 @np.errstate(over="ignore", invalid="ignore")

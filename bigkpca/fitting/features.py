@@ -171,7 +171,7 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
         moments = sums_of(rows, columns, shift, Rounding.unknown(d), spec.block_rows, engine).sums.moments
         return axes_of_covariance(moments.mean, moments.scatter, moments.weight)
     count = min(d, _MAX_SKETCHED_AXES) if spec.n_directions == "auto" else spec.n_directions
-    found, action, _ = leading_by_passes(
+    found, action = leading_by_passes(
         lambda Q: action_of(rows, columns, shift, Q, spec.block_rows, engine, title), shift, count, spec, center=True
     )
     n, mean = action.weight, action.mean(shift)
@@ -181,19 +181,19 @@ def _principal_axes(rows: Rows, columns: Columns, spec: FitSpec, engine: Engine)
 
 
 def leading_by_passes(
-    action: Callable[[Array], tuple[Action, str]], shift: Array, count: int, spec: FitSpec, *, center: bool
-) -> tuple[Ritz, Action, str]:
+    action: Callable[[Array], Action], shift: Array, count: int, spec: FitSpec, *, center: bool
+) -> tuple[Ritz, Action]:
     """The `count` leading eigenpairs of the scatter of features, about the mean or about zero; and the sums of the last
-    pass, with the digest of its rows."""
-    seen: list[tuple[Action, str]] = []
+    pass."""
+    seen: list[Action] = []
 
     def apply(Q: Array) -> Array:
         seen[:] = [action(Q)]
-        return seen[0][0].applied(Q, shift, center)
+        return seen[0].applied(Q, shift, center)
 
     D = len(shift)
     start = starting_block(D, min(D, count + OVERSAMPLING), random_stream(spec.random_state, SKETCH))
-    return leading_eigenpairs(apply, start, count), *seen[0]
+    return leading_eigenpairs(apply, start, count), seen[0]
 
 
 def choice(option: str, value: Any, reason: str) -> dict[str, Any]:

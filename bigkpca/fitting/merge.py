@@ -98,7 +98,7 @@ def fit_like(
     provenance: Provenance = {
         "spec": like.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE},
         "identity": identity,
-        "content": found.content,
+        "content": found.sums.digest,
         "choices": model.provenance["choices"],
         **columns_recorded(like),
         **devices_recorded(engine.devices or [CPU]),
@@ -162,7 +162,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     first: Model | None = None
     parts: list[tuple[float, Calibration | None]] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
-    seen: dict[str, int] = {}  # numbers of the models, by the digests of their rows
+    seen: dict[Any, int] = {}  # numbers of the models, by what tells of their rows
     devices: list[str] = []  # that computed the models
     nodes: list[tuple[int, BlockSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
@@ -170,17 +170,17 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
         _check_same_features(first, model, number)
         known = model.provenance
         own = [{**known.get("identity", {}), "content": known.get("content")}, *known.get("added", [])]
-        for digest in [each["content"] for each in own if each.get("content") is not None]:
-            if seen.setdefault(digest, number) != number:
+        for mark in [mark for each in own for mark in _marks(each)]:
+            if seen.setdefault(mark, number) != number:
                 raise SpecError(
-                    f"model {number} has the same rows as model {seen[digest]}, which would count twice: leave one of "
+                    f"model {number} has the same rows as model {seen[mark]}, which would count twice: leave one of "
                     "them out"
                 )
         added += own
         devices += known.get("devices", [CPU])
         sums, drawn = _sums_of(model)
         parts.append((sums.weight, model.calibration))
-        level, value = 0, BlockSums(sums, (), drawn)
+        level, value = 0, BlockSums(sums, drawn)
         while nodes and nodes[-1][0] == level:
             value = nodes.pop()[1] + value
             level += 1
@@ -193,6 +193,13 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     merged = _with_sums(first, joined, spec, changed)
     judging = joint_calibration_rows(parts, spec.random_state)
     return merged if judging is None else calibrated(merged, judging, joined.sums.weight, engine)
+
+
+def _marks(identity: dict[str, Any]) -> list[Any]:
+    """By what rows are recognised: the digest of their sums and, if those may come from another processor, their stamp
+    and that of their weights."""
+    found = [identity.get("content"), (identity.get("stamp"), identity.get("weights"))]
+    return [mark for mark in found if mark and mark[0]]
 
 
 def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
@@ -280,10 +287,10 @@ def extend(model: Model, rows: Rows, spec: FitSpec, engine: Engine, limit: int |
     more, *_ = _pass_like(rows, model, fit, engine, before=drawn.count)
     _warn_if_far(drawn.total / sums.trace, more, rows.where)
     recorded = model.provenance["spec"] | {key: getattr(spec, key) for key in _MAY_CHANGE_IN_PARTS}
-    added = [*model.provenance.get("added", []), identity | {"content": more.content}]
+    added = [*model.provenance.get("added", []), identity | {"content": more.sums.digest}]
     changed: Provenance = {"spec": recorded, "added": added}
     changed |= devices_recorded([*model.provenance.get("devices", [CPU]), *(engine.devices or [CPU])])
-    joined = BlockSums(sums, (), drawn) + more
+    joined = BlockSums(sums, drawn) + more
     larger = _with_sums(model, joined, spec, changed)
     return larger if judging is None else calibrated(larger, judging, joined.sums.weight, engine)
 

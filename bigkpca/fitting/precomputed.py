@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bigkpca.data.blocks import Block
-from bigkpca.data.rows import Rows, check_rows, little_endian
+from bigkpca.data.rows import Rows, check_rows
 from bigkpca.errors import Array, DataError, check_overflow
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.engine import Engine, fit_blocks
@@ -20,7 +19,7 @@ from bigkpca.numerics import solvers
 from bigkpca.numerics.features import GivenKernels
 from bigkpca.numerics.kernels import Precomputed
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.model import Model
+from bigkpca.numerics.model import Model, Provenance
 from bigkpca.spec import ResolvedFit
 
 # Tolerance relative to sqrt(s_i s_j), by itemsize: larger than rounding, smaller than mistakes.
@@ -36,7 +35,7 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
     Raises DataError for NaN and infinity, for a matrix that is not symmetric, and for distances instead of kernels.
     """
     n, dtype, spec = fit.n, fit.dtype, fit.spec
-    K, digest = _read(rows, fit, engine)
+    K = _read(rows, fit, engine)
     # Entries are rounded to the dtype of block work, or to the stored one if it is coarser.
     coarser = fit.stored.kind == "f" and fit.stored.itemsize < dtype.itemsize
     rounded_to = fit.stored if coarser else dtype
@@ -55,28 +54,27 @@ def fit_precomputed(rows: Rows, fit: ResolvedFit, engine: Engine) -> Model:
             solution = replace(solution, negative=0.0)
         certificate = of_gram(solution, largest, error, eps)
     features = GivenKernels(Precomputed(), np.zeros(n), dtype.name)
-    choices = components_choice(spec, solution)
-    return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": choices})
+    provenance: Provenance = {"choices": components_choice(spec, solution)}
+    return Model(features, solution, certificate=certificate, provenance=provenance)
 
 
-def _read(rows: Rows, fit: ResolvedFit, engine: Engine) -> tuple[Array, str]:
-    """The matrix (n, n), float64, with its digest, in one pass."""
-    blocks, digest, K = fit_blocks(rows, fit.spec.block_rows), hashlib.sha256(), np.empty((fit.n, fit.n))
+def _read(rows: Rows, fit: ResolvedFit, engine: Engine) -> Array:
+    """The matrix (n, n), float64, in one pass."""
+    blocks, K = fit_blocks(rows, fit.spec.block_rows), np.empty((fit.n, fit.n))
     found = engine.each("reading the matrix", block_tasks(_strip, rows, blocks, (fit.dtype,)))
-    for block, (values, of_block) in zip(blocks, found, strict=True):
+    for block, values in zip(blocks, found, strict=True):
         K[block.start : block.stop] = values
-        digest.update(of_block.encode())
-    return K, digest.hexdigest()
+    return K
 
 
-def _strip(rows: Rows, block: Block, dtype: np.dtype[Any]) -> tuple[Array, str]:
-    """The rows of a block, rounded to the dtype of block work, and the digest of their values as stored."""
+def _strip(rows: Rows, block: Block, dtype: np.dtype[Any]) -> Array:
+    """The rows of a block, rounded to the dtype of block work."""
     stored = rows.block(block.start, block.stop)
     check_rows(rows, stored, block.start)
     with np.errstate(over="ignore"):
-        values = stored.astype(dtype)
+        values: Array = stored.astype(dtype)
     check_overflow(values, rows.where)
-    return values, hashlib.sha256(little_endian(stored)).hexdigest()
+    return values
 
 
 def _entry_scales(K: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -127,7 +126,7 @@ def solve(
     if span is not None and basis is not None and span.basis.P.shape[1] < basis.P.shape[1]:
         reason = f"of {basis.P.shape[1]} that the landmarks span; the rest may be mostly rounding"
         choices = [choice("directions", span.basis.P.shape[1], reason), *choices]
-    provenance: Provenance = {"content": found.content, "choices": [*components_choice(spec, solution), *choices]}
+    provenance: Provenance = {"content": sums.digest, "choices": [*components_choice(spec, solution), *choices]}
     negative = min(solution.negative, _negative_on_few(features, probes, spec.center))
     solution = replace(solution, negative=negative)
     model = Model(features, solution, sums=sums, certificate=certificate, provenance=provenance, drawn=drawn)
@@ -203,20 +202,19 @@ def _exactly(features: KernelRows, probes: Array, spec: FitSpec) -> Model:
     solution = Exact().solve(None, features, spec.n_components, spec.center, rank_tolerance(features.dtype))
     _check_representable(features, solution, probes)
     certificate = certify.of_gram(solution, largest, value, float(np.finfo(features.dtype).eps))
-    digest = hashlib.sha256(features.landmarks.tobytes()).hexdigest()
-    choices = components_choice(spec, solution)
-    return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": choices})
+    provenance: Provenance = {"choices": components_choice(spec, solution)}
+    return Model(features, solution, certificate=certificate, provenance=provenance)
 
 
 def _by_sketch(rows: Rows, features: FeatureMap, shift: Array, spec: FitSpec, engine: Engine) -> Model:
     """The model of leading eigenpairs from `solvers.PASSES` passes, without the D × D matrix of the features."""
     assert isinstance(spec.n_components, int)  # the spec checks
     count, tolerance = min(spec.n_components, features.size), rank_tolerance(features.dtype)
-    found, action, digest = leading_by_passes(
+    found, action = leading_by_passes(
         lambda Q: action_of(rows, features, shift, Q, spec.block_rows, engine), shift, count, spec, center=spec.center
     )
     added = features.unexplained(action.squares_about_zero(shift), action.weight)
     mean = action.mean(shift) if spec.center else np.zeros(features.size)
     solution = eigenpairs.spectrum(found.values, found.vectors, mean, action, spec.n_components, added, tolerance)
     certificate = Certificate.of(len(solution.eigenvalues))
-    return Model(features, solution, certificate=certificate, provenance={"content": digest, "choices": []})
+    return Model(features, solution, certificate=certificate, provenance={"choices": []})

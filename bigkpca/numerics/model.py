@@ -38,7 +38,7 @@ class Provenance(TypedDict, total=False):
 
     spec: dict[str, Any]  # fields of the `FitSpec`
     identity: dict[str, Any]  # fingerprint of the rows: path, shape, dtype, stamp, and `weights` if they have any
-    content: str  # digest of the data that was read
+    content: str  # digest of the sums over all rows, if there are any
     column_names: list[str]
     one_hot: list[list[Any]]  # name, start and stop of the columns of 0 and 1 of each column of categories
     choices: list[dict[str, Any]]  # values of options that were left open, with reasons

@@ -5,6 +5,7 @@ Symmetric sums of products V'V are stored as strips of columns down to the diago
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
@@ -231,6 +232,11 @@ class ShiftedSums:
         names = ("count", "weight", "trace", "errors", "coarse")
         added: dict[str, Any] = {name: getattr(self, name) + getattr(other, name) for name in names}
         return ShiftedSums(about=about, total=total, products=products, **added)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of weight, trace and total, by which sums of the same rows about the same vector are recognised."""
+        return hashlib.sha256(np.append(self.total, [self.weight, self.trace]).tobytes()).hexdigest()
 
     @property
     def moments(self) -> Moments:

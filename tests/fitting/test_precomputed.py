@@ -92,13 +92,9 @@ def test_precision_is_that_of_the_matrix_or_as_asked():
     assert_allclose(fitted(counts, n_components=3).solution.eigenvalues, leading(counts.astype(float), 3), rtol=1e-5)
 
 
-def test_a_model_keeps_no_matrix_but_a_digest_of_it(tmp_path):
-    model = KernelPCA(**OPTIONS).fit(K)
-    model.save(tmp_path / "model.zarr")
+def test_a_model_keeps_no_matrix(tmp_path):
+    KernelPCA(**OPTIONS).fit(K).save(tmp_path / "model.zarr")
     assert sum(each.stat().st_size for each in (tmp_path / "model.zarr").rglob("*")) < 20 * 8 * N + 80_000
-    content = KernelPCA.load(tmp_path / "model.zarr").model_.provenance["content"]
-    assert content == fitted(K.copy()).provenance["content"]
-    assert content != fitted(with_entry(7, 7, 1.01)).provenance["content"]
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(np.float64, 1e-9), (np.float32, 1e-5)])
