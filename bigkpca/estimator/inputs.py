@@ -38,8 +38,8 @@ from bigkpca.numerics.model import Model
 
 _Class = TypeVar("_Class", bound=type)
 
-# Kept, since float32 represents their values exactly; all other integers become float64.
-_SMALL_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
+# float32 represents the values of these integers exactly; all others become float64.
+_KEPT = (np.float64, np.float32, np.uint8, np.int8, np.uint16, np.int16)
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ class RowsInput:
 
     def _rows(self, X: Any, *, reset: bool, counted: bool = True) -> Rows:
         """Rows to fit (`reset`), or to compare with the fitted rows; `counted` if their number is needed."""
+        if not reset and self._nothing_to_check(X):
+            return ArrayRows(X)
         check_data_array(X)
         if is_dask_frame(X):
             return open_rows(self._checked_frame(X, reset=reset))
@@ -119,7 +121,7 @@ class RowsInput:
         check_names(X)
         names = column_names(X)
         checks: dict[str, Any] = {
-            "dtype": [np.float64, np.float32, *_SMALL_INTEGERS],
+            "dtype": list(_KEPT),
             "accept_sparse": "csr",
             "ensure_all_finite": False,  # checked in the pass, which names the row and column
             "ensure_min_samples": 2 if reset else 1,
@@ -138,6 +140,12 @@ class RowsInput:
             return ArrayRows(check_array(values, estimator=self, **checks), names=names)
         values = validate_data(self, values, reset=reset, **checks)
         return sparse_rows(values) if issparse(values) else ArrayRows(values)
+
+    def _nothing_to_check(self, X: Any) -> bool:
+        """Whether scikit-learn would return rows X as they are: for one row, that would take as long as its scores."""
+        if type(X) is not np.ndarray or X.dtype not in _KEPT or hasattr(self, "feature_names_in_"):
+            return False
+        return X.ndim == 2 and len(X) > 0 and X.shape[1] == self.n_features_in_
 
     def _matching_rows(self, X: Any, *, counted: bool = False) -> Rows:
         """Rows with the same number and names of columns as the fitted rows."""
