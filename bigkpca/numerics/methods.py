@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Literal, get_args
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Components, Solution
-from bigkpca.numerics.features import Coupling, KernelRows
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
-from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.kernels.base import Coupling, no_spectrum
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.registry import Registry
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import Distance, dtype_of, functions_of, in_numpy, inner_products, moved, on_host
@@ -24,16 +25,38 @@ Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out
 EvaluateWithWeights = Callable[[Array, Array, Array], None]
 _GRAM_ROWS = 512
 Towards = Literal["difference", "product"]
+Coupling = Literal["iid", "orthogonal"]
 
 
-class FrequencyDraws(Protocol):
-    """m random points from which a kernel derives its frequencies; every call returns new, independent numbers."""
+@dataclass(frozen=True)
+class FrequencyDraws:
+    """`count` random points in R^d from which a kernel derives its frequencies; every call returns new numbers.
+
+    Normal vectors are independent or come in blocks of d orthogonal ones, each uniform on the sphere, with chi(d)
+    lengths (Yu et al. 2016). These lengths make every vector standard normal, so features are unbiased; lengths √d
+    would bias them.
+    """
+
+    coupling: Coupling
+    count: int
+    d: int
+    rng: np.random.Generator
 
     def normals(self) -> Array:
-        """Standard normal vectors, (m, d)."""
+        """Standard normal vectors, (count, d)."""
+        if self.coupling == "iid":
+            return self.rng.standard_normal((self.count, self.d))
+        blocks = []
+        for start in range(0, self.count, self.d):
+            normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
+            Q, R = scipy.linalg.qr(normals, mode="economic", check_finite=False)
+            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs undo LAPACK's choice, which is not uniform
+        lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
+        return np.concatenate(blocks) * lengths[:, None]
 
     def uniforms(self) -> Array:
-        """Uniform numbers in (0, 1), (m,)."""
+        """Uniform numbers in (0, 1), (count,)."""
+        return self.rng.random(self.count)
 
 
 @dataclass(frozen=True)

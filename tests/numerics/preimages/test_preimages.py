@@ -72,16 +72,6 @@ def test_a_way_and_its_decoder_go_through_json_and_back(way):
         (lambda: Ridge(ridge=-1), "ridge must be a nonnegative number, and size and rows at least 2"),
         (lambda: Denoising(noise=0), "noise must be a positive standard deviation in the units of the data"),
         (lambda: Denoising(size=1), "ridge must be a nonnegative number, and size and rows at least 2"),
-    ],
-)
-def test_options_that_make_no_sense_are_named(make, message):
-    with pytest.raises(SpecError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
         (lambda: FixedPoint().check(Polynomial(1.0), RandomFeatures()), "no fixed point: use 'ridge' or 'denoising'"),
         (lambda: FixedPoint().check(GAUSSIAN, RandomFeatures("phase")), "with form='phase', use 'mds', 'ridge' or 'd"),
         (lambda: Denoising().check(GAUSSIAN, Nystroem()), "need the standard deviation of the noise: specify noise="),
@@ -93,6 +83,6 @@ def test_options_that_make_no_sense_are_named(make, message):
         (lambda: check_width((5,), 3, "s.zarr"), r"scores of shape \(5,\)"),
     ],
 )
-def test_models_and_scores_that_will_not_do_are_refused(make, message):
+def test_options_models_and_scores_that_will_not_do_are_refused(make, message):
     with pytest.raises(SpecError, match=message):
         make()
