@@ -166,11 +166,6 @@ class Laplacian(Stationary):
     name: ClassVar[str] = "laplacian"
     distance: ClassVar[Distance] = "cityblock"
 
-    @property
-    def gamma(self) -> float:
-        """1 / sigma, the parameter gamma of scikit-learn."""
-        return 1 / self.sigma
-
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)
         work = empty((most_rows, Y.shape[0]), Y, np.float64)
