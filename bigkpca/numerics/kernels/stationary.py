@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -37,14 +37,11 @@ from bigkpca.numerics.kernels.base import (
 class Stationary(SimpleKernel):
     """A kernel of (x - y) / sigma with k(x, x) = 1; sigma is in the units of the columns."""
 
+    on_devices = True
     sigma: float
 
     def __post_init__(self) -> None:
         require_positive(self, sigma=self.sigma)
-
-    @property
-    def on_devices(self) -> bool:
-        return True
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(X.shape[0])
@@ -205,16 +202,13 @@ class Matern(Stationary):
 
     name: ClassVar[str] = "matern"
     distance: ClassVar[Distance] = "sqeuclidean"
+    on_devices: ClassVar[Any] = property(lambda kernel: kernel.nu in (0.5, 1.5, 2.5))  # others need Bessel functions
     nu: float = 1.5
 
     def __post_init__(self) -> None:
         require_positive(self, sigma=self.sigma, nu=self.nu)
         if self.nu > _LARGEST_NU:
             raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
-
-    @property
-    def on_devices(self) -> bool:
-        return self.nu in (0.5, 1.5, 2.5)  # others need SciPy's Bessel functions
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)
