@@ -222,8 +222,7 @@ def no_gradient(kernel: Kernel) -> SpecError:
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge' or 'denoising'; gaussian, "
-        "matern (with nu > 1), rational-quadratic, linear and polynomial kernels have one, as do sums, products and "
-        "multiples of kernels of the same kind"
+        "matern (with nu > 1), rational-quadratic, linear and polynomial kernels have one"
     )
 
 
@@ -275,11 +274,6 @@ class _Combined(Kernel):
         """The kernels from which it is made."""
         return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
-    @property
-    def towards(self) -> Towards | None:
-        found = {part.towards for part in self.parts}
-        return found.pop() if len(found) == 1 else None
-
     def allows_shift(self, center: bool) -> bool:
         return all(part.allows_shift(center) for part in self.parts)
 
@@ -312,22 +306,6 @@ class _Pair(_Combined):
     def diagonal(self, X: Array) -> Array:
         return np.asarray(getattr(np, self.combine)(self.left.diagonal(X), self.right.diagonal(X)))
 
-    @staticmethod
-    @abstractmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
-
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
-        values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
-
-        def evaluate(X: Array, K: Array, weights: Array) -> None:
-            left(X, K, weights)
-            right(X, values[: len(X)], others[: len(X)])
-            self.merge(K, weights, values[: len(X)], others[: len(X)])
-
-        return evaluate
-
 
 class Sum(_Pair):
     """k(x, y) = left(x, y) + right(x, y), positive semidefinite if both kernels are."""
@@ -336,31 +314,12 @@ class Sum(_Pair):
     combine = "add"
     spectral = False
 
-    @staticmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        K += values
-        weights += others
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        return self.left.own_gradient_weight(X) + self.right.own_gradient_weight(X)
-
 
 class Product(_Pair):
     """k(x, y) = left(x, y) · right(x, y), positive semidefinite if both kernels are (Schur)."""
 
     name = "product"
     combine = "multiply"
-
-    @staticmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        weights *= values
-        others *= K
-        weights += others
-        K *= values
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        left, right = self.left, self.right
-        return left.own_gradient_weight(X) * right.diagonal(X) + left.diagonal(X) * right.own_gradient_weight(X)
 
     def allows_shift(self, center: bool) -> bool:
         return self.stationary
@@ -392,19 +351,6 @@ class Scaled(_Combined):
 
     def diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel.diagonal(X)
-
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        inner = self.kernel.gradient_weights(Y, most_rows)
-
-        def evaluate(X: Array, K: Array, weights: Array) -> None:
-            inner(X, K, weights)
-            K *= self.factor
-            weights *= self.factor
-
-        return evaluate
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        return self.factor * self.kernel.own_gradient_weight(X)
 
     def frequencies(self, draws: FrequencyDraws) -> Array:
         return self.kernel.frequencies(draws)
