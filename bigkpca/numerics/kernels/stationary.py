@@ -41,7 +41,7 @@ class Stationary(SimpleKernel):
     sigma: float
 
     def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma)
+        require_positive(self, **vars(self))
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(X.shape[0])
@@ -206,7 +206,7 @@ class Matern(Stationary):
     nu: float = 1.5
 
     def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma, nu=self.nu)
+        super().__post_init__()
         if self.nu > _LARGEST_NU:
             raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
 
@@ -283,9 +283,6 @@ class RationalQuadratic(Stationary):
     distance: ClassVar[Distance] = "sqeuclidean"
     towards: ClassVar[Towards] = "difference"
     alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma, alpha=self.alpha)
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)
