@@ -35,7 +35,7 @@ from bigkpca.numerics.kernels.base import (
 
 @dataclass(frozen=True)
 class Stationary(SimpleKernel):
-    """A kernel of (x - y) / sigma with k(x, x) = 1; sigma is in the units of the columns."""
+    """A kernel of (x - y) / sigma with k(x, x) = 1 and positive parameters; sigma is in the units of the columns."""
 
     on_devices = True
     sigma: float
