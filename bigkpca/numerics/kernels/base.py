@@ -82,6 +82,9 @@ class Kernel(ABC):
     # Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others get
     # NumPy arrays, and their results are copied to the device.
     on_devices: ClassVar[bool] = False
+    # The form of the gradient of k(z, y) in z, given its gradient weight p(z, y): "difference" is p(z, y) (y - z), and
+    # k(z, z) is constant; "product" is p(z, y) y, and k(z, z) is not constant. None if the weight is not known.
+    towards: ClassVar[Towards | None] = None
 
     def __add__(self, other: object) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -115,14 +118,6 @@ class Kernel(ABC):
     def isotropic(self) -> bool:
         """Whether k(x, y) depends only on |x|, |y| and <x, y>, so that no rotation of all rows changes it."""
         return self.radial
-
-    @property
-    def towards(self) -> Towards | None:
-        """The form of the gradient of k(z, y) in z, given its gradient weight p(z, y); None if the weight is not known.
-
-        "difference": p(z, y) (y - z), and k(z, z) is constant. "product": p(z, y) y, and k(z, z) is not constant.
-        """
-        return None
 
     @abstractmethod
     def against(self, Y: Array, most_rows: int) -> Evaluate:

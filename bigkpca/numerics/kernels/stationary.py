@@ -203,6 +203,8 @@ class Matern(Stationary):
     name: ClassVar[str] = "matern"
     distance: ClassVar[Distance] = "sqeuclidean"
     on_devices: ClassVar[Any] = property(lambda kernel: kernel.nu in (0.5, 1.5, 2.5))  # others need Bessel functions
+    # For smaller nu the gradient weight is infinite at x = y.
+    towards: ClassVar[Any] = property(lambda kernel: "difference" if kernel.nu > 1 else None)
     nu: float = 1.5
 
     def __post_init__(self) -> None:
@@ -233,10 +235,6 @@ class Matern(Stationary):
                 s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
         return radial(Y, self.sigma, most_rows, profile)
-
-    @property
-    def towards(self) -> Towards | None:
-        return "difference" if self.nu > 1 else None  # for smaller nu the gradient weight is infinite at x = y
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight.
