@@ -80,14 +80,12 @@ def scale_gamma(X: Array, weights: Array | None = None) -> float:
 def median_sigma(distances: Array, distance: Distance, weights: Array | None = None) -> float:
     """The length at which the Gaussian or Laplacian kernel of the median pair is exp(-1), from ascending distances (k,)
     with weights (k,): √(median / 2) for squared ones, the middle value of kernlab's sigest, and the median for L1."""
-    return _length(float(np.median(distances) if weights is None else _median(distances, weights)), distance)
-
-
-def _median(values: Array, weights: Array) -> float:
-    """The median of ascending values (k,) with weights (k,): for whole numbers, that of repeated values."""
+    if weights is None:
+        return _length(float(np.median(distances)), distance)
     below = np.cumsum(weights)
-    low, high = np.searchsorted(below, below[-1] / 2), np.searchsorted(below, below[-1] / 2, side="right")
-    return float(values[low] + values[min(high, len(values) - 1)]) / 2
+    low, high = (np.searchsorted(below, below[-1] / 2, side=side) for side in ("left", "right"))
+    # For weights that are whole numbers, the median of repeated values.
+    return _length(float(distances[low] + distances[min(high, len(distances) - 1)]) / 2, distance)
 
 
 def _length(value: float, distance: Distance) -> float:

@@ -120,11 +120,6 @@ class Calibration:
 
     __repr__ = brief
 
-    def __post_init__(self) -> None:
-        shapes = (len(self.rows), len(self.precisions)), (len(self.rows),)
-        if (self.scores.shape, self.residuals.shape) != shapes or not len(self.rows):
-            raise SpecError(f"a calibration of {len(self.rows)} rows with scores {self.scores.shape}")
-
     @cached_property
     def rounding(self) -> Array:
         """How far rounding may move the scores of each component and, last, the residual, (r + 1,)."""
@@ -262,8 +257,6 @@ class Calibration:
         """The numbers (r + 1, m + 1) of rows with scores Y (b, r) and residuals (b,) up to the first edge, between two
         edges, and above the last, of each quantity. Those of blocks add up, exactly and in any order."""
         edges = self.edges.values
-        if scores.shape[1] != len(edges) - 1:
-            raise SpecError(f"{scores.shape[1]} scores per row, but the calibration has {len(edges) - 1}")
         most = edges.shape[1] + 1
         places = (np.searchsorted(own, each) for own, each in zip(edges, (*scores.T, residuals), strict=True))
         return np.array([np.bincount(place, minlength=most) for place in places], np.int64)

@@ -161,11 +161,6 @@ class Draw:
     before: int = 0  # rows of earlier passes: where the random numbers start
 
 
-def _as_stored_anywhere(X: Array) -> bytes:
-    """The bytes of X, the same for equal values of one type."""
-    return (X + X.dtype.type(0)).astype(X.dtype.newbyteorder("<")).tobytes()  # -0.0 + 0.0 = 0.0
-
-
 class Sampler:
     """Draws rows from the tiles of a block that begins with row `start`."""
 
@@ -190,7 +185,9 @@ class Sampler:
             measures = w * np.nan_to_num(np.where(w > 0, draw.measure(V, diagonal), 0), nan=0)
             # With rows of the tile, so that models of different rows, which may be merged, have different numbers.
             some = on_host(self._tile[::_CHECKED, :])
-            entropy = (draw.seed, DRAWN, self._at, zlib.crc32(_as_stored_anywhere(some)))
+            # Equal values of one type have the same bytes: -0.0 + 0.0 = 0.0.
+            stored = (some + some.dtype.type(0)).astype(some.dtype.newbyteorder("<")).tobytes()
+            entropy = (draw.seed, DRAWN, self._at, zlib.crc32(stored))
             uniform = np.random.default_rng(entropy).random(count)
             kept = np.flatnonzero((uniform * draw.least < measures) & (w > 0))
             found = DrawnRows(

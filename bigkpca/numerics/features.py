@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, TypeGuard
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import scipy
@@ -29,7 +29,8 @@ from bigkpca.numerics.array_api import (
     subtract,
 )
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial, Precomputed, squared_norms
+from bigkpca.numerics.kernels import FrequencyDraws, Gaussian, Kernel, Polynomial, Precomputed, squared_norms
+from bigkpca.numerics.kernels.base import Coupling
 from bigkpca.numerics.linalg import arrays_of, eigh_descending, signs
 from bigkpca.numerics.registry import named_fields
 
@@ -347,38 +348,9 @@ def axes_of_covariance(mean: Array, scatter: Array, weight: float) -> PrincipalA
     return PrincipalAxes(mean, axes * signs(axes), np.maximum(variances, 0), float(np.trace(scatter)) / weight)
 
 
-Coupling = Literal["iid", "orthogonal"]
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """Random points in R^d: independent ones or, for normal vectors, blocks of d orthogonal ones, each uniform on the
-    sphere, with chi(d) lengths (Yu et al. 2016). These lengths make every vector standard normal, so features are
-    unbiased; lengths √d would bias them."""
-
-    coupling: Coupling
-    count: int
-    d: int
-    rng: np.random.Generator
-
-    def normals(self) -> Array:
-        if self.coupling == "iid":
-            return self.rng.standard_normal((self.count, self.d))
-        blocks = []
-        for start in range(0, self.count, self.d):
-            normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
-            Q, R = scipy.linalg.qr(normals, mode="economic", check_finite=False)
-            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs undo LAPACK's choice, which is not uniform
-        lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
-        return np.concatenate(blocks) * lengths[:, None]
-
-    def uniforms(self) -> Array:
-        return self.rng.random(self.count)
-
-
 def draw_frequencies(kernel: Kernel, coupling: Coupling, count: int, d: int, rng: np.random.Generator) -> Array:
     """Frequencies (count, d), float64, from the spectral density of the kernel. Raises SpecError without one."""
-    return kernel.frequencies(_Draws(coupling, count, d, rng))
+    return kernel.frequencies(FrequencyDraws(coupling, count, d, rng))
 
 
 class _Waves(FeatureMap):

@@ -149,9 +149,11 @@ def lost_by_both(
     of_preimages = share_lost(features, X, numbers, by_preimages)
     if of_preimages is None:
         return None
-    by_pca = restored_by_pca(features, X, numbers, r)
-    of_pca = None if by_pca is None else share_lost(features, X, numbers, by_pca)
-    return Lost(len(X) - len(numbers), len(numbers), r, of_preimages, of_pca, seen)
+    of_pca, (others, judged, origin) = None, _split(features, X, numbers)
+    if len(others) >= ROWS_PER_COMPONENT * r:
+        restored = features.unshifted(LinearPCA.of(others, r).reconstruct(judged) + origin)
+        of_pca = share_lost(features, X, numbers, restored)
+    return Lost(len(others), len(judged), r, of_preimages, of_pca, seen)
 
 
 def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
@@ -160,15 +162,6 @@ def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) 
     others, judged, origin = _split(features, X, numbers)
     total = float(np.sum((judged - others.mean(axis=0)) ** 2)) if len(others) else 0.0
     return float(np.sum((judged - features.shifted(restored) + origin) ** 2)) / total if total > 0 else None
-
-
-def restored_by_pca(features: FeatureMap, X: Array, numbers: Array, r: int) -> Array | None:
-    """Those of the rows X (m, d) with these numbers (k,), restored by PCA with r components of the other rows, in the
-    units of the data. None if there are too few other rows."""
-    others, judged, origin = _split(features, X, numbers)
-    if len(others) < ROWS_PER_COMPONENT * r:
-        return None
-    return features.unshifted(LinearPCA.of(others, r).reconstruct(judged) + origin)
 
 
 def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array, Array]:

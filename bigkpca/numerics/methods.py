@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Literal, get_args
 from bigkpca.errors import Array, SpecError, unknown_name
 from bigkpca.numerics import solvers
 from bigkpca.numerics.eigenpairs import Components, Solution
-from bigkpca.numerics.features import Coupling, KernelRows
+from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Gaussian, Kernel, Polynomial
-from bigkpca.numerics.kernels.base import no_spectrum
+from bigkpca.numerics.kernels.base import Coupling, no_spectrum
 from bigkpca.numerics.moments import Moments
 from bigkpca.numerics.registry import Registry
 
@@ -34,16 +34,8 @@ class Method(ABC):
     landmarks: ClassVar[bool] = True  # whether features are kernels with landmarks, and not random
     exact: ClassVar[bool] = False  # whether every row is a landmark
     principal: ClassVar[bool] = False  # whether features are those of principal axes, which need one more pass
-
-    @property
-    def uniform(self) -> bool:
-        """Whether the formulas are valid only for uniformly drawn landmarks."""
-        return False
-
-    @property
-    def pairs(self) -> bool:
-        """Whether features are pairs of a sine and a cosine."""
-        return False
+    uniform: ClassVar[bool] = False  # whether the formulas are valid only for uniformly drawn landmarks
+    pairs: ClassVar[bool] = False  # whether features are pairs of a sine and a cosine
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         """Bytes of the landmarks or frequencies of `size` features."""
@@ -86,14 +78,11 @@ class Trigonometric(Method):
     """Base of methods with random sines and cosines; their form determines frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
+    pairs: ClassVar[Any] = property(lambda method: method.form != "phase")
     form: Form
 
     def __post_init__(self) -> None:
         _check_choice(self, "form", get_args(Form))
-
-    @property
-    def pairs(self) -> bool:
-        return self.form != "phase"
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         return 8 * (size * columns + 1024 * (columns + 1024))
@@ -179,6 +168,7 @@ class Nystroem(Method):
     """
 
     name: ClassVar[str] = "nystroem"
+    uniform: ClassVar[Any] = property(lambda method: method.form == "thesis")
     form: Literal["orthogonal", "thesis"] = "orthogonal"
     rank: int | None = None
 
@@ -186,10 +176,6 @@ class Nystroem(Method):
         _check_choice(self, "form", ("orthogonal", "thesis"))
         if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
             raise SpecError(f"{self}: rank must be positive, and only form='thesis' has it; components limit the other")
-
-    @property
-    def uniform(self) -> bool:
-        return self.form == "thesis"
 
     def solve(
         self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any

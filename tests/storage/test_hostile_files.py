@@ -191,7 +191,7 @@ def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
     about = hostile.attribute(place)
     hostile.forge(place, about | {"kernel": kernel})
     model = load_model(place)
-    assert model.features.kernel.towards == "product"
+    assert model.features.kernel.isotropic
     assert len(model.projecting(2)(X[:2])) == 2
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 
 from bigkpca.errors import Array, SpecError
 from bigkpca.numerics.array_api import Distance, dtype_of, functions_of, in_numpy, inner_products, moved, on_host
@@ -24,16 +26,38 @@ Evaluate = Callable[[Array, Array], None]  # (X (b, d), out (b, l)) -> None; out
 EvaluateWithWeights = Callable[[Array, Array, Array], None]
 _GRAM_ROWS = 512
 Towards = Literal["difference", "product"]
+Coupling = Literal["iid", "orthogonal"]
 
 
-class FrequencyDraws(Protocol):
-    """m random points from which a kernel derives its frequencies; every call returns new, independent numbers."""
+@dataclass(frozen=True)
+class FrequencyDraws:
+    """`count` random points in R^d from which a kernel derives its frequencies; every call returns new numbers.
+
+    Normal vectors are independent or come in blocks of d orthogonal ones, each uniform on the sphere, with chi(d)
+    lengths (Yu et al. 2016). These lengths make every vector standard normal, so features are unbiased; lengths √d
+    would bias them.
+    """
+
+    coupling: Coupling
+    count: int
+    d: int
+    rng: np.random.Generator
 
     def normals(self) -> Array:
-        """Standard normal vectors, (m, d)."""
+        """Standard normal vectors, (count, d)."""
+        if self.coupling == "iid":
+            return self.rng.standard_normal((self.count, self.d))
+        blocks = []
+        for start in range(0, self.count, self.d):
+            normals = self.rng.standard_normal((self.d, min(self.d, self.count - start)))
+            Q, R = scipy.linalg.qr(normals, mode="economic", check_finite=False)
+            blocks.append((Q * np.sign(np.diag(R))).T)  # the signs undo LAPACK's choice, which is not uniform
+        lengths = np.sqrt(self.rng.chisquare(self.d, self.count))
+        return np.concatenate(blocks) * lengths[:, None]
 
     def uniforms(self) -> Array:
-        """Uniform numbers in (0, 1), (m,)."""
+        """Uniform numbers in (0, 1), (count,)."""
+        return self.rng.random(self.count)
 
 
 @dataclass(frozen=True)
@@ -52,6 +76,15 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     distance: ClassVar[Distance | None] = None
+    positive: ClassVar[bool] = True  # whether k is known to be positive semidefinite on every set of rows
+    on_vectors: ClassVar[bool] = True  # whether averages of rows are meaningful rows, as k-means centres require
+    savable: ClassVar[bool] = True  # whether `to_dict` describes the kernel completely, so that a file can store it
+    # Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others get
+    # NumPy arrays, and their results are copied to the device.
+    on_devices: ClassVar[bool] = False
+    # The form of the gradient of k(z, y) in z, given its gradient weight p(z, y): "difference" is p(z, y) (y - z), and
+    # k(z, z) is constant; "product" is p(z, y) y, and k(z, z) is not constant. None if the weight is not known.
+    towards: ClassVar[Towards | None] = None
 
     def __add__(self, other: object) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -61,11 +94,6 @@ class Kernel(ABC):
 
     def __rmul__(self, factor: float) -> Kernel:
         return Scaled(self, float(factor))
-
-    @property
-    def positive(self) -> bool:
-        """Whether k is known to be positive semidefinite on every set of rows."""
-        return True
 
     @property
     def stationary(self) -> bool:
@@ -90,30 +118,6 @@ class Kernel(ABC):
     def isotropic(self) -> bool:
         """Whether k(x, y) depends only on |x|, |y| and <x, y>, so that no rotation of all rows changes it."""
         return self.radial
-
-    @property
-    def towards(self) -> Towards | None:
-        """The form of the gradient of k(z, y) in z, given its gradient weight p(z, y); None if the weight is not known.
-
-        "difference": p(z, y) (y - z), and k(z, z) is constant. "product": p(z, y) y, and k(z, z) is not constant.
-        """
-        return None
-
-    @property
-    def on_vectors(self) -> bool:
-        """Whether averages of rows are meaningful rows, as k-means centres require."""
-        return True
-
-    @property
-    def on_devices(self) -> bool:
-        """Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others
-        get NumPy arrays, and their results are copied to the device."""
-        return False
-
-    @property
-    def savable(self) -> bool:
-        """Whether `to_dict` describes the kernel completely, so that a file can store it."""
-        return True
 
     @abstractmethod
     def against(self, Y: Array, most_rows: int) -> Evaluate:
@@ -213,8 +217,7 @@ def no_gradient(kernel: Kernel) -> SpecError:
     distances = "'mds', " if kernel.radial else ""
     return SpecError(
         f"pre-images of the {kernel.name} kernel have no fixed point: use {distances}'ridge' or 'denoising'; gaussian, "
-        "matern (with nu > 1), rational-quadratic, linear and polynomial kernels have one, as do sums, products and "
-        "multiples of kernels of the same kind"
+        "matern (with nu > 1), rational-quadratic, linear and polynomial kernels have one"
     )
 
 
@@ -266,11 +269,6 @@ class _Combined(Kernel):
         """The kernels from which it is made."""
         return [value for value in vars(self).values() if isinstance(value, Kernel)]
 
-    @property
-    def towards(self) -> Towards | None:
-        found = {part.towards for part in self.parts}
-        return found.pop() if len(found) == 1 else None
-
     def allows_shift(self, center: bool) -> bool:
         return all(part.allows_shift(center) for part in self.parts)
 
@@ -303,22 +301,6 @@ class _Pair(_Combined):
     def diagonal(self, X: Array) -> Array:
         return np.asarray(getattr(np, self.combine)(self.left.diagonal(X), self.right.diagonal(X)))
 
-    @staticmethod
-    @abstractmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        """Merge k and gradient weights of the right kernel, the last two, into those of the left one."""
-
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        left, right = self.left.gradient_weights(Y, most_rows), self.right.gradient_weights(Y, most_rows)
-        values, others = np.empty((2, most_rows, len(Y)), Y.dtype)
-
-        def evaluate(X: Array, K: Array, weights: Array) -> None:
-            left(X, K, weights)
-            right(X, values[: len(X)], others[: len(X)])
-            self.merge(K, weights, values[: len(X)], others[: len(X)])
-
-        return evaluate
-
 
 class Sum(_Pair):
     """k(x, y) = left(x, y) + right(x, y), positive semidefinite if both kernels are."""
@@ -327,31 +309,12 @@ class Sum(_Pair):
     combine = "add"
     spectral = False
 
-    @staticmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        K += values
-        weights += others
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        return self.left.own_gradient_weight(X) + self.right.own_gradient_weight(X)
-
 
 class Product(_Pair):
     """k(x, y) = left(x, y) · right(x, y), positive semidefinite if both kernels are (Schur)."""
 
     name = "product"
     combine = "multiply"
-
-    @staticmethod
-    def merge(K: Array, weights: Array, values: Array, others: Array) -> None:
-        weights *= values
-        others *= K
-        weights += others
-        K *= values
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        left, right = self.left, self.right
-        return left.own_gradient_weight(X) * right.diagonal(X) + left.diagonal(X) * right.own_gradient_weight(X)
 
     def allows_shift(self, center: bool) -> bool:
         return self.stationary
@@ -384,19 +347,6 @@ class Scaled(_Combined):
     def diagonal(self, X: Array) -> Array:
         return self.factor * self.kernel.diagonal(X)
 
-    def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        inner = self.kernel.gradient_weights(Y, most_rows)
-
-        def evaluate(X: Array, K: Array, weights: Array) -> None:
-            inner(X, K, weights)
-            K *= self.factor
-            weights *= self.factor
-
-        return evaluate
-
-    def own_gradient_weight(self, X: Array) -> Array:
-        return self.factor * self.kernel.own_gradient_weight(X)
-
     def frequencies(self, draws: FrequencyDraws) -> Array:
         return self.kernel.frequencies(draws)
 
@@ -419,18 +369,12 @@ class Function(Kernel):
     """
 
     name: ClassVar[str] = "function"
+    positive: ClassVar[Any] = property(attrgetter("psd"))
+    on_vectors: ClassVar[Any] = property(attrgetter("vectors"))
     savable = False
     function: Callable[[Array, Array], Array]
     vectors: bool = False
     psd: bool = False
-
-    @property
-    def positive(self) -> bool:
-        return self.psd
-
-    @property
-    def on_vectors(self) -> bool:
-        return self.vectors
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         def evaluate(X: Array, out: Array) -> None:

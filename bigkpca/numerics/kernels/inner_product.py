@@ -51,13 +51,7 @@ class Linear(InnerProduct):
         return on_host(inner_products(X, X, np.float64))
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
-        inner = self.against(Y, most_rows)
-
-        def evaluate(X: Array, K: Array, weights: Array) -> None:
-            inner(X, K)
-            weights[:] = 1
-
-        return evaluate
+        return Polynomial(1.0, 1, 0.0).gradient_weights(Y, most_rows)
 
     def own_gradient_weight(self, X: Array) -> Array:
         return np.ones(len(X))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -35,16 +35,13 @@ from bigkpca.numerics.kernels.base import (
 
 @dataclass(frozen=True)
 class Stationary(SimpleKernel):
-    """A kernel of (x - y) / sigma with k(x, x) = 1; sigma is in the units of the columns."""
+    """A kernel of (x - y) / sigma with k(x, x) = 1 and positive parameters; sigma is in the units of the columns."""
 
+    on_devices = True
     sigma: float
 
     def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma)
-
-    @property
-    def on_devices(self) -> bool:
-        return True
+        require_positive(self, **vars(self))
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(X.shape[0])
@@ -166,11 +163,6 @@ class Laplacian(Stationary):
     name: ClassVar[str] = "laplacian"
     distance: ClassVar[Distance] = "cityblock"
 
-    @property
-    def gamma(self) -> float:
-        """1 / sigma, the parameter gamma of scikit-learn."""
-        return 1 / self.sigma
-
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)
         work = empty((most_rows, Y.shape[0]), Y, np.float64)
@@ -210,16 +202,15 @@ class Matern(Stationary):
 
     name: ClassVar[str] = "matern"
     distance: ClassVar[Distance] = "sqeuclidean"
+    on_devices: ClassVar[Any] = property(lambda kernel: kernel.nu in (0.5, 1.5, 2.5))  # others need Bessel functions
+    # For smaller nu the gradient weight is infinite at x = y.
+    towards: ClassVar[Any] = property(lambda kernel: "difference" if kernel.nu > 1 else None)
     nu: float = 1.5
 
     def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma, nu=self.nu)
+        super().__post_init__()
         if self.nu > _LARGEST_NU:
             raise SpecError(f"Matern: nu={self.nu} is above {_LARGEST_NU}, where it is the Gaussian to 0.3 %: use that")
-
-    @property
-    def on_devices(self) -> bool:
-        return self.nu in (0.5, 1.5, 2.5)  # others need SciPy's Bessel functions
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)
@@ -244,10 +235,6 @@ class Matern(Stationary):
                 s[:] = np.where(np.isfinite(logarithm), np.exp(np.minimum(logarithm, 0)), 1)
 
         return radial(Y, self.sigma, most_rows, profile)
-
-    @property
-    def towards(self) -> Towards | None:
-        return "difference" if self.nu > 1 else None  # for smaller nu the gradient weight is infinite at x = y
 
     def gradient_weights(self, Y: Array, most_rows: int) -> EvaluateWithWeights:
         """Prepare k and its gradient weight.
@@ -294,9 +281,6 @@ class RationalQuadratic(Stationary):
     distance: ClassVar[Distance] = "sqeuclidean"
     towards: ClassVar[Towards] = "difference"
     alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_positive(self, sigma=self.sigma, alpha=self.alpha)
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         xp = functions_of(Y)

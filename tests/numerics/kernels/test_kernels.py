@@ -75,6 +75,9 @@ def test_a_kernel_goes_through_json_and_back():
         kernels.from_dict(Function(inverse_quadratic).to_dict())
 
 
+OTHER_SHAPE = r"returned shape \(4,\) for 4 rows against 2; it must return \(4, 2\)"
+
+
 @pytest.mark.parametrize(
     ("kernel", "arguments", "message"),
     [
@@ -92,10 +95,11 @@ def test_a_kernel_goes_through_json_and_back():
         (Gaussian(1).__mul__, [0], "Scaled: factor must be a positive number, not 0.0"),
         (ChiSquared, [0.0], "ChiSquared: gamma must be a positive number"),
         (Spectrum, [0], "Spectrum: k must be a positive whole number, not 0"),
+        (Function(lambda X, Y: X.sum(axis=1)), [np.ones((4, 3)), np.ones((2, 3))], OTHER_SHAPE),
     ],
     ids=str,
 )
-def test_parameters_out_of_range_are_named(kernel, arguments, message):
+def test_parameters_out_of_range_and_values_of_another_shape_are_named(kernel, arguments, message):
     with pytest.raises(SpecError, match=message):
         kernel(*arguments)
 
@@ -130,12 +134,6 @@ def test_combinations_are_values_that_know_whether_centring_takes_a_shift_away()
     assert 3 * Gaussian(1) == Gaussian(1) * 3 == Scaled(Gaussian(1), 3.0)
     with pytest.raises(TypeError):
         Gaussian(1) + 1
-
-
-def test_a_function_that_returns_another_shape_is_named_with_both_shapes():
-    per_row = Function(lambda X, Y: X.sum(axis=1))
-    with pytest.raises(SpecError, match=r"returned shape \(4,\) for 4 rows against 2; it must return \(4, 2\)"):
-        per_row(rows(1, 4, 3), rows(2, 2, 3))
 
 
 def test_the_cosine_forgets_the_length_of_rows_and_is_zero_for_a_zero_row():

@@ -6,10 +6,10 @@ import numpy as np
 
 from bigkpca.numerics.features import FourierRows, KernelRows, PrincipalFourierRows, tensor_sketch
 from bigkpca.numerics.kernels import Gaussian, Polynomial
+from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.methods import Exact, Nystroem, PrincipalFeatures, RandomFeatures
-from bigkpca.numerics.moments import Rounding, shifted_sums
 from bigkpca.numerics.preimages import Denoising, Distances, Fitted, FixedPoint, Ridge, reconstructing
-from tests.numerics.fits import span_of
+from tests.numerics.fits import moments_of, span_of
 
 GAUSSIAN = Gaussian(1.5)
 NYSTROEM = Nystroem()
@@ -22,10 +22,7 @@ def rows(n=60, d=3, seed=0):
 
 def solved(features, X, r, method, center=True):
     """A model's parts, as one pass over X makes them."""
-    ((V, diagonal),) = features.tiles([X], len(X))
-    about = V.mean(axis=0, dtype=np.float64)
-    moments = shifted_sums([(V.copy(), diagonal)], about, Rounding.unknown(len(about)), None).moments
-    tolerance = 1e-12 if features.dtype == np.float64 else 1e-7
+    (moments, _), tolerance = moments_of(features, X), rank_tolerance(features.dtype)
     span = span_of(features.gram(), moments, tolerance, positive=features.kernel.positive) if method.landmarks else None
     solution = method.solve(moments, features, r, center, tolerance, span)
     return Fitted(features, solution, None if method == Exact() else moments, method)
