@@ -38,7 +38,6 @@ CENTRAL = (  # those of docs/benchmarks.md
     Benchmark("serving", 3000, 120),
     Benchmark("exact", 3000, 120),
     Benchmark("memory", 3000, 120),
-    Benchmark("containers", 3000, 120),
     Benchmark("accuracy", 500, 100, ("--draws", "2")),
     Benchmark("scale", 3000, 120),
 )
@@ -46,7 +45,6 @@ FURTHER = (  # those of other pages
     Benchmark("classifier", 400, 120),
     Benchmark("denoise", 1000, 300),
     Benchmark("device", 3000, 120),
-    Benchmark("drift", 500, 120),
     Benchmark("flights", 3000, 120),
     Benchmark("nights", 3000, 120, ("--night", "2000")),
     Benchmark("processors", 400, 60),

@@ -45,7 +45,7 @@ SCRIPTS = {
     ),
     "contours": Script(
         ("A median of 6 rows is on the wrong side at σ = 0.2",),
-        {("contours", "0.2"): {2: 6}, ("contours", "median"): {3: 0}},
+        {("contours", "0.2"): {1: 6}, ("contours", "median"): {2: 0}},
     ),
     "usps_scatter": Script(
         ("42 %, 88 %, 95 %; silhouette −0.32, 0.23, 0.53. PCA: 95 %, 0.56",),
