@@ -43,16 +43,12 @@ def _environment():
 
 
 def peak_bytes(*arguments, how="done"):
-    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
+    """The peak of resident memory of a command in a process of its own, as a shell would start it, or of one that is to
+    be "refused"."""
     command = [sys.executable, "-c", _PEAK, how, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=_environment())
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1]) * 1024
-
-
-def peak_of_refusal(*arguments):
-    """The same, of a command that is refused."""
-    return peak_bytes(*arguments, how="refused")
 
 
 def planned_bytes(*arguments):
