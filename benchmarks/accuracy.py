@@ -3,8 +3,6 @@
 Fits of the first table read a Zarr dataset.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Sequence

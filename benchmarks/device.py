@@ -6,8 +6,6 @@ pass are two matrix products and an exponential for each tile, of one tile that 
 most that a device can do. This benchmark has not yet been run on a GPU.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Sequence
 from functools import partial

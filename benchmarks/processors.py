@@ -1,7 +1,5 @@
 """The same fits where BLAS and NumPy compute for other processors: how far eigenvalues and scores differ."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ are those of `transform` of the test rows. The second table has the numbers of p
 find.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Two normal groups about (1, 1) and (-1, -1), with covariance 0.1 I; Gaussian ker
 neither the number of rows nor sigma.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ probability 0.95, and |E|_F by tr(E). E = K - C W+ C' is not cut to a rank. (I -
 and the least l at which each bound says anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

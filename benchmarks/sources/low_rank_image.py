@@ -4,8 +4,6 @@ The truncated singular value decomposition is uncentred kernel PCA of the rows w
 S_k, eigenvalues S_k², and the rows they stand for are A_k. The pictures are those of scikit-learn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ Kernel PCA that is not cut keeps differences of these distances; what scores lea
 every class. The first table holds both against each other; the second has the accuracy of each kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ from another one where they do not converge, at most 5 or 100 times; or without 
 its update to drop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarks.sources.common import arguments, save_table

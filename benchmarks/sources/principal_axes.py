@@ -4,8 +4,6 @@ The numbers of shoes are made up. Apple trees have the means and the covariance 
 yield (100 kg) and leaves (1000). Section 4's count of components is checked, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

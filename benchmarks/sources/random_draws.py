@@ -6,8 +6,6 @@ Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentra
 sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ y = x + x² + noise, x is uniform on (-2, 2), the deviation of the noise is 0.1.
 span x and x².
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ the ridge rewrite (12), the representer theorem (14), d > n. The Chinese summary
 orthogonal maps. The proseminar: the first component is monotone along the parabola.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ thesis prints, from at most five random starts. A digit is kept where the neares
 The second table is of the start: random, or the row itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ The two components are judged by the silhouette of the three digits, and by the 
 mean of their own digit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sklearn.decomposition import PCA
