@@ -17,7 +17,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import arguments, landmarks_of, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import Array
@@ -91,13 +91,9 @@ def shown(accuracy: Accuracy) -> list[str]:
 
 def by_threshold(digits: Digits) -> list[list[str]]:
     """How many patterns each threshold finds, at most 2000."""
-    lines = []
-    for threshold in THRESHOLDS:
-        rule = landmarks.BasicPatterns(threshold=threshold)
-        fit = digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)
-        assert fit.landmarks_ is not None  # kernels with landmarks are its features
-        lines.append([f"{threshold:g}", str(len(fit.landmarks_))])
-    return lines
+    rules, size = [landmarks.BasicPatterns(threshold=each) for each in THRESHOLDS], min(2000, len(digits.X))
+    fits = [digits.fit(0, size=size, landmarks=rule) for rule in rules]
+    return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

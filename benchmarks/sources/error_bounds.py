@@ -8,12 +8,13 @@ and the least l at which each bound says anything.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import arguments, landmarks_of, save_table
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -90,14 +91,9 @@ class Example:
     def landmarks(self, l: int) -> dict[str, Line]:  # noqa: E741
         """What is bounded of Nyström and columns, by the same landmarks."""
         n, K = self.n, self.K
-        fit = KernelPCA(
-            2, sigma=SIGMA, landmarks="uniform", size=l, center=False, dtype="float64", random_state=self.seed
-        )
-        fit.fit(self.X)
-        certificate, S = fit.certificate_, fit.landmarks_
-        assert certificate is not None
-        assert S is not None
-        kernel = kernels.Gaussian(SIGMA)
+        options: dict[str, Any] = {"landmarks": "uniform", "size": l, "center": False, "dtype": "float64"}
+        fit = KernelPCA(2, sigma=SIGMA, random_state=self.seed, **options).fit(self.X)
+        certificate, S, kernel = fit.certificate_, landmarks_of(fit), kernels.Gaussian(SIGMA)
         C, W = kernel(self.X, S), kernel.gram(S)
         Z = np.linalg.solve(np.linalg.cholesky(W), C.T)
         Q = np.linalg.qr(C)[0]
@@ -128,10 +124,8 @@ class Example:
         method = methods.RandomFeatures(form="phase")
         fit = KernelPCA(2, sigma=SIGMA, method=method, size=l, center=False, random_state=self.seed).fit(self.X)
         Z = arrays.feature_map(fit.model_, self.X).compute().astype(np.float64)
-        most = 0.0
-        for start in range(0, self.n, BLOCK):
-            piece = slice(start, start + BLOCK)
-            most = max(most, float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()))
+        pieces = [slice(start, start + BLOCK) for start in range(0, self.n, BLOCK)]
+        most = max(float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()) for piece in pieces)
         first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
         one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
         pairs = self.n * (self.n + 1) / 2
