@@ -17,6 +17,7 @@ from importlib import import_module
 
 import click
 import numpy as np
+import pandas as pd
 import pytest
 
 import bigkpca
@@ -104,17 +105,13 @@ def write_features(path, digits):
 
 def write_flights(path, digits):
     """A table of flights: dates, numbers and words."""
-    rng = np.random.default_rng(0)
-    lines = ["date,delay,distance,origin,destination,hour"]
-    for number in range(8 * MANY):
-        day, hour, minute = rng.integers(1, 29), rng.integers(5, 23), rng.integers(0, 60)
-        delay = 1440 if number % 800 == 7 else rng.normal(5, 30)
-        distance = rng.choice([200, 760, 1400])
-        airports = f"{rng.choice(['JFK', 'LGA'])},{rng.choice(['ORD', 'DFW', 'LAX'])}"
-        lines.append(
-            f"2001-01-{day:02} {hour:02}:{minute:02},{delay:.0f},{distance},{airports},{hour + minute / 60:.2f}"
-        )
-    path.write_text("\n".join(lines) + "\n")
+    rng, n = np.random.default_rng(0), 8 * MANY
+    minutes = rng.integers(5 * 60, 23 * 60, n)
+    date = pd.Timestamp("2001-01-01") + pd.to_timedelta(24 * 60 * rng.integers(0, 28, n) + minutes, "min")
+    delay = np.where(np.arange(n) % 800 == 7, 1440, rng.normal(5, 30, n).round()).astype(int)
+    flights = {"date": date.strftime("%Y-%m-%d %H:%M"), "delay": delay, "distance": rng.choice([200, 760, 1400], n)}
+    flights |= {"origin": rng.choice(["JFK", "LGA"], n), "destination": rng.choice(["ORD", "DFW", "LAX"], n)}
+    pd.DataFrame(flights).assign(hour=(minutes / 60).round(2)).to_csv(path, index=False)
 
 
 def write_flights_dataset(path, digits):
@@ -125,9 +122,8 @@ def write_flights_dataset(path, digits):
 def write_survey(path, digits):
     """Answers of people, and how many households each stands for."""
     rng = np.random.default_rng(0)
-    answers = [",".join(map(str, row)) for row in rng.integers(1, 6, (MANY, 4))]
-    lines = [f"{answer},{weight}" for answer, weight in zip(answers, rng.integers(0, 900, MANY), strict=True)]
-    path.write_text("\n".join(["rent,rooms,noise,garden,households", *lines]) + "\n")
+    answers = pd.DataFrame(rng.integers(1, 6, (MANY, 4)), columns=["rent", "rooms", "noise", "garden"])
+    answers.assign(households=rng.integers(0, 900, MANY)).to_csv(path, index=False)
 
 
 STAND_INS = {
@@ -189,9 +185,8 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
 
 
 def test_examples_of_clusters_listen_on_this_machine_alone():
-    told = [
-        line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("dask ")
-    ]
+    lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
+    told = [line for line in lines if line.startswith("dask ")]
     bound = [line for line in told if "--host 127.0.0.1 " in line and "--dashboard-address 127.0.0.1:" in line]
     assert bound == told != []
 
