@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from importlib import import_module
 
@@ -25,7 +24,7 @@ from bigkpca import KernelPCA, errors
 from bigkpca.cli import main
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
-from tests.helpers.commands import run
+from tests.helpers.commands import finished, run
 from tests.helpers.files import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -199,9 +198,8 @@ def test_the_notebook_runs_without_warnings_and_is_stored_without_outputs(tmp_pa
     runnable = ["".join(cell["source"]) for cell in code if "install" not in cell["metadata"].get("tags", [])]
     (tmp_path / "notebook.py").write_text("\n\n".join(runnable), encoding="utf-8")
     environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive", "notebook.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    warned = "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive"
+    done = finished(sys.executable, *warned, "notebook.py", cwd=tmp_path, env=environment)
     assert done.stdout.startswith("eigenvalue 1: ")
     assert (tmp_path / "scores.zarr").is_dir()
 

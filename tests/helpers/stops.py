@@ -12,7 +12,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import traceback
 import warnings
@@ -20,16 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bigkpca.cli import main as run
+from tests.helpers.commands import finished
 from tests.helpers.cuts import CHANGES, WRITES
 from tests.helpers.files import ROOT
 
 
 def found_by(check, folder, **given):
     """What `swept` or `disturbed_nights` finds, in a process of its own."""
-    command = [sys.executable, "-m", __name__, check.__name__, str(folder)]
-    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    command = sys.executable, "-m", __name__, check.__name__, folder
+    return json.loads(finished(*command, input=json.dumps(given), cwd=ROOT).stdout)
 
 
 def swept(folder, command, before, kept, timed=(), most=None):
