@@ -3,8 +3,6 @@
 All of them at full size take about an hour on two cores, and need the machine for themselves.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Fits of the first table read a Zarr dataset.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ import numpy as np
 
 from benchmarks.common import DATA, arguments, dataset, exact_eigenpairs, seconds_of, some_rows, standardized
 from benchmarks.results import Results, Table, Target, table
+from benchmarks.sources.common import relative
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
 
@@ -121,7 +120,7 @@ def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: 
     approximation = Z @ Z.T
     if isinstance(method, methods.PrincipalFeatures):
         np.fill_diagonal(approximation, 1.0)
-    return float(np.linalg.norm(K - approximation) / np.linalg.norm(K))
+    return relative(approximation, K)
 
 
 def main(argv: Sequence[str] | None = None) -> Results:

@@ -1,7 +1,5 @@
 """The accuracy of a linear classifier of test digits, on the scores of kernel PCA with default options and of PCA."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

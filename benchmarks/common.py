@@ -1,7 +1,5 @@
 """Data, exact eigenpairs and timing for the benchmarks."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import statistics

@@ -1,7 +1,5 @@
 """Noise removed from digits by each pre-image, by the size of the noise, beside scikit-learn and PCA."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace

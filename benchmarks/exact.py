@@ -1,7 +1,5 @@
 """Exact kernel PCA of MNIST without the Gram matrix: time and memory beside scikit-learn, and eigenvalues checked."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """The pass of a fit over compressed Zarr, compared with bare matrix products of the same shapes; on two threads, with
 its sums saved, and on two processes."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What ten scores of a table of flights contain, by the weight of one of its columns: categories and standardised."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Peak resident memory of commands compared with the plan, on several threads. `scale` shows that it does not grow
 with the rows."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

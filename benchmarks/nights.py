@@ -1,7 +1,5 @@
 """A night of a scheduled job over images: new rows in bounded memory, and how long a night without any takes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

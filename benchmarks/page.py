@@ -1,7 +1,5 @@
 """The page of the benchmarks, and what a reader has to know of the machine behind it."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess
@@ -58,8 +56,8 @@ def same_machine(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
 def entry(outcome: Outcome, commit: str) -> dict[str, Any]:
     """What the page shows of one benchmark: its section, and the lines of its targets."""
     about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
-    others = "" if outcome.others is None else f", other programs kept {outcome.others:.2f} cores busy"
-    ran = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s{others}. Commit {commit[:10]}."
+    others = f"other programs kept {outcome.others:.2f} cores busy"
+    ran = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s, {others}. Commit {commit[:10]}."
     if outcome.results is None:
         return {"section": [ran, about, f"It failed: `{outcome.error}`"], "targets": []}
     tables = [table.markdown() for table in outcome.results.tables]

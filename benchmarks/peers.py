@@ -9,8 +9,6 @@ bigkpca estimates the part that landmarks miss (`certificate_.estimate`). By sco
 spans of the 20 leading components and of the exact ones. The exact eigenpairs are computed once in each --folder.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """Array restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a benchmark finds: tables, and figures with the bounds that they should keep."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -4,8 +4,6 @@ MNIST repeated and shifted, in .npy files of 600,000 rows. The full size needs 1
 is freed at the end. --rows is the largest number of rows.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Sequence

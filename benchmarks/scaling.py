@@ -3,8 +3,6 @@
 docs/scaling.md explains the formula. --rows sets how many rows the parts are measured on.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """Scores of a few rows in memory, as a server computes them: KernelPCA, the light estimator of `to_sklearn`, and
 scikit-learn's Nystroem + PCA."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial

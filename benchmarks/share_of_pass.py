@@ -1,7 +1,5 @@
 """How much of a fit is its pass over the rows, and how much its certificate, from a dataset to a model on disk."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The time of commands that do little: help, shell completion, imports, and a fit of a few rows."""
 
-from __future__ import annotations
-
 import compileall
 import os
 import shutil

@@ -1,7 +1,5 @@
 """k-means landmarks in the leading principal subspace, compared with centres of whole rows: angles, bounds, seconds."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

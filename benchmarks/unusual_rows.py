@@ -1,8 +1,6 @@
 """Unusual rows: KernelPCADetector beside detectors of scikit-learn and pyod, on digits and forest plots whose labels
 they do not see; and its seconds."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -209,14 +209,15 @@ def compare(
     rows, note = open_rows(data), run.progress.note
     spec, folder = spec.for_rows(rows), _checked_folder(out, rows, overwrite=run.overwrite)
     fits = _fits(rows, spec, methods, sizes, seeds)
-    store_of(folder).make_folder(folder)
+    store = store_of(folder)
+    store.make_folder(folder)
     note("fitting the reference")
     reference, trials = _reference(rows, spec, max(size for _, size, _ in fits))
     for number, (fit, own) in enumerate(fits.items(), 1):
         model, *cost = _timed(rows, own.model_copy(update={"kernel": reference.kernel, "gamma": None}))
         trials.append(Trial(*fit, *cost, *_errors(model, reference)))
         note(f"{number} of {len(fits)}: {trials[-1]}, seed {trials[-1].seed}, in {cost[0]:.2f} s")
-    found, store = Comparison(folder, reference.description, tuple(trials)), store_of(folder)
+    found = Comparison(folder, reference.description, tuple(trials))
     if installed():
         with figure_of(8, 5) as figure:
             axes = comparison(found, axes=figure.add_subplot())
@@ -237,11 +238,7 @@ def _checked_folder(out: AnyPath, rows: Rows, *, overwrite: bool) -> str:
     output.check_local(folder)
     table, store = f"{folder}/compare.csv", store_of(folder)
     for path, mark in ((table, b"method,size,seed,"), (f"{folder}/compare.svg", b'id="compare-title"')):
-
-        def ours(head: bytes, mark: bytes = mark) -> bool:
-            return mark in head
-
-        if store.exists(folder) and not output.check_file(path, ours, "comparison"):
+        if store.exists(folder) and not output.check_file(path, mark, "comparison"):
             raise SpecError(f"{path} was not made by bigkpca compare: choose another folder, or move it away")
     if store.exists(table) and not overwrite:
         raise SpecError(

@@ -72,10 +72,8 @@ def test_errors_are_those_of_the_estimator_against_exact_kernel_pca(compared, X,
     away = X[judged] - np.delete(X, judged, axis=0).mean(axis=0)
     lost = np.sum((X[judged] - own.inverse_transform(Z[judged])) ** 2) / np.sum(away**2)
     assert trial.preimage_error == pytest.approx(lost, rel=1e-3)
-    if own.certificate_.proven:
-        assert trial.unexplained == own.certificate_.unexplained
-    else:
-        assert math.isnan(trial.unexplained)
+    unexplained = own.certificate_.unexplained if own.certificate_.proven else math.nan
+    np.testing.assert_array_equal(trial.unexplained, unexplained)
 
 
 def test_errors_of_standardized_columns_do_not_depend_on_their_units(digits, tmp_path):
@@ -143,9 +141,8 @@ def test_files_of_others_are_never_replaced_and_comparisons_if_asked(data, tmp_p
     with pytest.raises(SpecError, match="already holds a comparison: choose another folder, or replace it with"):
         bigkpca.compare(data, out, **FEW)
     found = bigkpca.compare(data, out, overwrite=True, **FEW | {"sizes": [20]})
-    assert [line.split(",")[:2] for line in (out / "compare.csv").read_text().splitlines()[1:]] == [
-        [each.method, str(each.size)] for each in found.trials
-    ]
+    lines = [line.split(",")[:2] for line in (out / "compare.csv").read_text().splitlines()[1:]]
+    assert lines == [[each.method, str(each.size)] for each in found.trials]
     for name in ("compare.csv", "compare.svg"):
         (out / name).write_text("years of work")
         for overwrite in (False, True):
@@ -180,9 +177,8 @@ def test_advice_names_what_to_take_and_why():
 
 
 def test_medians_over_seeds():
-    trials = [
-        tried("rff", 10, seconds, error, seed) for seed, seconds, error in ((0, 1, 0.1), (1, 3, 0.2), (2, 2, 0.6))
-    ]
+    fits = (0, 1, 0.1), (1, 3, 0.2), (2, 2, 0.6)
+    trials = [tried("rff", 10, seconds, error, seed) for seed, seconds, error in fits]
     first, second = found_of(*trials, tried("columns", 10, 1)).medians
     assert (first.method, first.seed) == ("columns", 1)
     assert (second.seed, second.seconds, second.score_error) == (3, 2, 0.2)

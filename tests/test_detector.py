@@ -37,7 +37,12 @@ def full(value):
 
 
 def small(**options):
-    return KernelPCA(**{**SMALL.get_params(), **options})
+    return clone(SMALL).set_params(**options)
+
+
+def rows_in(X):
+    """The rows of X as a set."""
+    return set(map(tuple, X))
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +61,13 @@ def set_aside(X, kpca, weights=None):
     return without_calibration(rows, spec_of(kpca), Engine(threads=1))[1]
 
 
-_CHOSEN = "rows are set aside at random, from those that repeat as from others"
+EQUAL_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
 
 
 @pytest.mark.full
 @parametrize_with_checks(
     [KernelPCADetector(alpha=0.4), KernelPCADetector(contamination=0.1)],
-    expected_failed_checks=lambda _: {
-        f"check_sample_weight_equivalence_on_{kind}_data": _CHOSEN for kind in ("dense", "sparse")
-    },
+    expected_failed_checks=lambda _: dict.fromkeys(EQUAL_WEIGHTS, "rows are set aside at random, also repeated ones"),
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -159,14 +162,12 @@ def test_rows_that_are_landmarks_and_rows_of_weight_0_are_not_set_aside(X):
     own, weights = np.arange(0, 300, 3), np.ones(300)
     weights[1::3] = 0
     found = KernelPCADetector(small(landmarks=own, size="auto"), alpha=0.1, calibration_rows=50).fit(X, None, weights)
-    rows = set(map(tuple, found.calibration_.rows))
-    assert len(rows) == 50
-    assert not rows & set(map(tuple, np.concatenate([X[own], X[1::3]])))
+    assert len(found.calibration_.rows) == len(rows_in(found.calibration_.rows)) == 50
+    assert not rows_in(found.calibration_.rows) & rows_in(np.concatenate([X[own], X[1::3]]))
     most = small(landmarks=own, size="auto", calibration_rows=150).fit(X).model_  # half of the other rows
     assert most.calibration.count == 100
-    with pytest.raises(
-        SpecError, match="calibration_rows=1: the array has too few rows to set some aside: add rows, or set it to 0"
-    ):
+    message = "calibration_rows=1: the array has too few rows to set some aside: add rows, or set it to 0"
+    with pytest.raises(SpecError, match=message):
         small(landmarks=np.arange(299), size="auto", calibration_rows=1).fit(X)
 
 
@@ -195,9 +196,8 @@ def test_a_share_is_left_out_and_flagged():
     assert (told.left_out_, clean.left_out_) == (21, 0)
     assert (told.predict(X) == -1).sum() == 21
     assert told.model_.sums.count == 279 - told.calibration_.count
-    left_out = set(map(tuple, X[-told.score_samples(X) > -told.offset_]))
     assert len(told.calibration_.rows) == 75
-    assert not left_out & set(map(tuple, told.calibration_.rows))
+    assert not rows_in(X[-told.score_samples(X) > -told.offset_]) & rows_in(told.calibration_.rows)
 
 
 def test_unusual_rows_are_found_better_if_they_are_left_out():
@@ -236,20 +236,19 @@ def test_rows_of_weight_0_are_no_part_of_the_share(X):
 
 
 def test_what_cannot_be_fitted_is_refused(X):
-    share, range_of_share = (
-        "give the share of ordinary rows that may be flagged",
+    wrong_share, wrong_contamination = (
+        "give the share of ordinary rows that may",
         'give "auto", or a share above 0 and up',
     )
-    refused = [
+    for options, message in (
         ({"alpha": 0.01, "calibration_rows": 50}, "alpha=0.01 needs 199 calibration rows, and 300 rows allow 50: give"),
         ({"alpha": 1e-3}, "needs 1,999 calibration rows, and 300 rows allow 150: give an alpha of at least 0.014, or"),
-        *(({"alpha": wrong}, share) for wrong in (0, 1, "1%", None)),
-        *(({"contamination": wrong}, range_of_share) for wrong in (0.0, 0.6, np.nan, "much", None, True)),
+        *(({"alpha": wrong}, wrong_share) for wrong in (0, 1, "1%", None)),
+        *(({"contamination": wrong}, wrong_contamination) for wrong in (0.0, 0.6, np.nan, "much", None, True)),
         *(({"calibration_rows": wrong}, f"={wrong!r}: give a number of at least 1") for wrong in (0, 1.5, None)),
         ({"kpca": small(method="exact", landmarks="auto", size="auto")}, "does not take calibration_rows=75: omit one"),
         ({"kpca": small(refine=2)}, "refine=2 does not take calibration_rows=75"),
-    ]
-    for options, message in refused:
+    ):
         with case(options), pytest.raises(SpecError, match=message):
             KernelPCADetector(**{"kpca": SMALL, "alpha": 0.1, **options}).fit(X)
     with pytest.raises(SpecError, match="needs 3 calibration rows, and 2 rows allow 1: give more rows"):
@@ -310,7 +309,7 @@ def test_rows_that_are_not_in_memory_are_left_out_as_others(X, tmp_path):
     rows = _stored(X, tmp_path)
     found, expected = (KernelPCADetector(SMALL, contamination=0.1).fit(each) for each in (rows, X))
     np.testing.assert_allclose(found.offset_, expected.offset_, rtol=1e-9)
-    assert (found.left_out_, int((found.predict(rows) == -1).sum())) == (30, 30)
+    assert found.left_out_ == int((found.predict(rows) == -1).sum()) == 30
 
 
 def test_rows_of_integers(digits):
@@ -335,13 +334,12 @@ def check_same(found, other, frame):
 
 
 def test_detectors_are_saved_with_their_limit(frame, tmp_path):
-    contamination = 0.05
-    found = KernelPCADetector(SMALL, alpha=0.1, contamination=contamination).fit(frame)
+    found = KernelPCADetector(SMALL, alpha=0.1, contamination=0.05).fit(frame)
     found.save(tmp_path / "model.zarr")
     loaded = KernelPCADetector.load(tmp_path / "model.zarr")
     check_same(found, loaded, frame)
     check_same(found, clone(loaded).fit(frame), frame)
-    assert (loaded.alpha, loaded.contamination, loaded.left_out_) == (0.1, contamination, found.left_out_)
+    assert (loaded.alpha, loaded.contamination, loaded.left_out_) == (0.1, 0.05, found.left_out_)
     loaded.save(tmp_path / "model.zarr")  # the same model
     other = KernelPCADetector.load(tmp_path / "model.zarr", alpha=0.3)
     assert (other.contamination, other.left_out_) == ("auto", found.left_out_)
@@ -374,24 +372,24 @@ def test_limits_follow_the_rows_that_partial_fit_adds(X):
     for number in range(1, 6):
         added.append(rng.normal(size=(100, 3)) * 2)
         first.partial_fit(added[-1], sample_weight=np.full(100, 4.0**number))
-    last = set(map(tuple, first.calibration_.rows))
+    last = rows_in(first.calibration_.rows)
     assert len(last) == 75
-    assert last <= set(map(tuple, np.concatenate(added)))
-    assert len(last & set(map(tuple, X))) < 5  # of 75, a share of about 2^-5 of weight
+    assert last <= rows_in(np.concatenate(added))
+    assert len(last & rows_in(X)) < 5  # of 75, a share of about 2^-5 of weight
     assert 0.02 <= np.mean(first.predict(rng.normal(size=(2000, 3)) * 2) == -1) <= 0.25
 
 
 def test_all_rows_replace_calibration_rows_in_proportion(X):
     found = KernelPCADetector(SMALL, alpha=0.1, calibration_rows=100).fit(X[:250])
-    kept = set(map(tuple, found.calibration_.rows))
+    kept = rows_in(found.calibration_.rows)
     for i in range(4):
         found.partial_fit(X[250 + i : 251 + i])  # one row is never set aside: at least as many must be added
-    assert set(map(tuple, found.calibration_.rows)) == kept
+    assert rows_in(found.calibration_.rows) == kept
     assert found.model_.sums.count == 250 - 62 + 4
     more = np.random.default_rng(2).normal(size=(1000, 3))
     found.partial_fit(more)
     assert found.calibration_.count == 62
-    new = len(set(map(tuple, found.calibration_.rows)) & set(map(tuple, more)))
+    new = len(rows_in(found.calibration_.rows) & rows_in(more))
     assert abs(new - 62 * 1000 / 1254) <= 1.01
     assert found.model_.sums.count == 192 + 1000 - new
     eigenvalues = found.model_.solution.eigenvalues
@@ -401,8 +399,8 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
 @pytest.mark.full
 def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
     more = np.random.default_rng(1).normal(size=(200, 3))
-    first, second = (clone(SMALL).set_params(calibration_rows=100).fit(X) for _ in range(2))
-    known = set(map(tuple, first.partial_fit(more).model_.calibration.rows))
+    first, second = (small(calibration_rows=100).fit(X) for _ in range(2))
+    known = rows_in(first.partial_fit(more).model_.calibration.rows)
     aside = [tuple(row) in known for row in more]
     second.partial_fit(np.where(np.c_[aside], 50, more))
     assert first.model_.solution.components.tobytes() == second.model_.solution.components.tobytes()
@@ -410,15 +408,14 @@ def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
 
 
 def test_models_with_calibrations_are_merged_and_share_features(X):
-    first = clone(SMALL).set_params(calibration_rows=60).fit(X[:150])
+    first = small(calibration_rows=60).fit(X[:150])
     second = clone(SMALL).fit(X[150:], like=first)
-    assert second.model_.calibration.count == 60
-    assert second.model_.sums.count == 90
-    assert set(map(tuple, second.model_.calibration.rows)) <= set(map(tuple, X[150:]))
+    assert (second.model_.calibration.count, second.model_.sums.count) == (60, 90)
+    assert rows_in(second.model_.calibration.rows) <= rows_in(X[150:])
     both = first + second
     found = both.model_.calibration
     assert (found.count, both.model_.sums.count) == (60, 180)
-    assert len(set(map(tuple, found.rows)) & set(map(tuple, first.model_.calibration.rows))) == 30
+    assert len(rows_in(found.rows) & rows_in(first.model_.calibration.rows)) == 30
     values = arrays.statistics(both, found.rows).compute()
     np.testing.assert_allclose(np.sort(values[:, :2], axis=0).T, found.values, rtol=1e-5)
     np.testing.assert_allclose(found.precisions, 180 / both.eigenvalues_, rtol=1e-6)

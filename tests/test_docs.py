@@ -11,12 +11,12 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from importlib import import_module
 
 import click
 import numpy as np
+import pandas as pd
 import pytest
 
 import bigkpca
@@ -24,7 +24,7 @@ from bigkpca import KernelPCA, errors
 from bigkpca.cli import main
 from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian
-from tests.helpers.commands import run
+from tests.helpers.commands import finished, run
 from tests.helpers.files import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -104,17 +104,13 @@ def write_features(path, digits):
 
 def write_flights(path, digits):
     """A table of flights: dates, numbers and words."""
-    rng = np.random.default_rng(0)
-    lines = ["date,delay,distance,origin,destination,hour"]
-    for number in range(8 * MANY):
-        day, hour, minute = rng.integers(1, 29), rng.integers(5, 23), rng.integers(0, 60)
-        delay = 1440 if number % 800 == 7 else rng.normal(5, 30)
-        distance = rng.choice([200, 760, 1400])
-        airports = f"{rng.choice(['JFK', 'LGA'])},{rng.choice(['ORD', 'DFW', 'LAX'])}"
-        lines.append(
-            f"2001-01-{day:02} {hour:02}:{minute:02},{delay:.0f},{distance},{airports},{hour + minute / 60:.2f}"
-        )
-    path.write_text("\n".join(lines) + "\n")
+    rng, n = np.random.default_rng(0), 8 * MANY
+    minutes = rng.integers(5 * 60, 23 * 60, n)
+    date = pd.Timestamp("2001-01-01") + pd.to_timedelta(24 * 60 * rng.integers(0, 28, n) + minutes, "min")
+    delay = np.where(np.arange(n) % 800 == 7, 1440, rng.normal(5, 30, n).round()).astype(int)
+    flights = {"date": date.strftime("%Y-%m-%d %H:%M"), "delay": delay, "distance": rng.choice([200, 760, 1400], n)}
+    flights |= {"origin": rng.choice(["JFK", "LGA"], n), "destination": rng.choice(["ORD", "DFW", "LAX"], n)}
+    pd.DataFrame(flights).assign(hour=(minutes / 60).round(2)).to_csv(path, index=False)
 
 
 def write_flights_dataset(path, digits):
@@ -125,9 +121,8 @@ def write_flights_dataset(path, digits):
 def write_survey(path, digits):
     """Answers of people, and how many households each stands for."""
     rng = np.random.default_rng(0)
-    answers = [",".join(map(str, row)) for row in rng.integers(1, 6, (MANY, 4))]
-    lines = [f"{answer},{weight}" for answer, weight in zip(answers, rng.integers(0, 900, MANY), strict=True)]
-    path.write_text("\n".join(["rent,rooms,noise,garden,households", *lines]) + "\n")
+    answers = pd.DataFrame(rng.integers(1, 6, (MANY, 4)), columns=["rent", "rooms", "noise", "garden"])
+    answers.assign(households=rng.integers(0, 900, MANY)).to_csv(path, index=False)
 
 
 STAND_INS = {
@@ -189,9 +184,8 @@ def test_the_commands_of_a_page_run_and_print_what_it_shows(page, prepared):
 
 
 def test_examples_of_clusters_listen_on_this_machine_alone():
-    told = [
-        line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("dask ")
-    ]
+    lines = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
+    told = [line for line in lines if line.startswith("dask ")]
     bound = [line for line in told if "--host 127.0.0.1 " in line and "--dashboard-address 127.0.0.1:" in line]
     assert bound == told != []
 
@@ -204,9 +198,8 @@ def test_the_notebook_runs_without_warnings_and_is_stored_without_outputs(tmp_pa
     runnable = ["".join(cell["source"]) for cell in code if "install" not in cell["metadata"].get("tags", [])]
     (tmp_path / "notebook.py").write_text("\n\n".join(runnable), encoding="utf-8")
     environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive", "notebook.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    warned = "-W", "error", "-W", "ignore:FigureCanvasAgg is non-interactive"
+    done = finished(sys.executable, *warned, "notebook.py", cwd=tmp_path, env=environment)
     assert done.stdout.startswith("eigenvalue 1: ")
     assert (tmp_path / "scores.zarr").is_dir()
 

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import bigkpca
+from tests.helpers.commands import finished
 from tests.helpers.files import ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
@@ -175,9 +175,7 @@ print("done")
 def python(program, folder, *found):
     """What a program prints, to a folder in which it runs, and with those in which it finds modules."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, found)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    return done.stdout
+    return finished(sys.executable, "-c", program, cwd=folder, env=env).stdout
 
 
 def test_the_examples_change_what_is_there():

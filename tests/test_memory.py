@@ -1,7 +1,6 @@
 """Peak resident memory of real processes: below the plan, and the same for few and many rows."""
 
 import gzip
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from benchmarks import memory
 from bigkpca import kernels
-from tests.helpers.commands import peak_bytes, planned_bytes
+from tests.helpers.commands import finished, peak_bytes, planned_bytes
 from tests.helpers.files import shared_file
 
 ROWS, MORE, COLUMNS = 40_000, 200_000, 1000  # the fewer rows are enough blocks for what allocators keep to be there
@@ -114,8 +113,7 @@ print(resident("VmHWM") - before, plan.peak_bytes - process_bytes(), 4 * 1000 * 
 
 @pytest.mark.full
 def test_features_that_fit_transform_keeps_come_on_top_of_what_a_fit_takes_and_no_more():
-    found = subprocess.run([sys.executable, "-c", _FIT_TRANSFORM], capture_output=True, text=True, check=True).stdout
-    used, working, kept = (int(number) for number in found.split())
+    used, working, kept = map(int, finished(sys.executable, "-c", _FIT_TRANSFORM).stdout.split())
     assert kept < used < working + kept, (used, working, kept)
 
 
@@ -159,6 +157,5 @@ def test_peaks_of_fits_that_the_commands_leave_out_stay_below_their_plan(options
     path = tmp_path / "rows.npy"
     rows = some_rows(ROWS // 2 if "exact" in options or "refine" in options else ROWS)
     np.save(path, kernels.Gaussian(30.0).gram(rows[:3000]) if "precomputed" in options else rows)
-    found = subprocess.run([sys.executable, "-c", _FIT, path, options], capture_output=True, text=True, check=True)
-    used, planned = (int(line) for line in found.stdout.split())
+    used, planned = map(int, finished(sys.executable, "-c", _FIT, path, options).stdout.split())
     assert used * 1024 <= planned, (used * 1024, planned)

@@ -1,7 +1,5 @@
 """Runs the scripts of the sources, or those that are named, and prints where their figures are."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from importlib import import_module

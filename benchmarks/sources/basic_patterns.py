@@ -6,8 +6,6 @@ are those of `transform` of the test rows. The second table has the numbers of p
 find.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import arguments, landmarks_of, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import Array
@@ -92,14 +90,10 @@ def shown(accuracy: Accuracy) -> list[str]:
 
 
 def by_threshold(digits: Digits) -> list[list[str]]:
-    """How many patterns each threshold finds, at most 2000, and the accuracy of their scores."""
-    lines = []
-    for threshold in THRESHOLDS:
-        rule = landmarks.BasicPatterns(threshold=threshold)
-        fit = digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)
-        assert fit.landmarks_ is not None  # kernels with landmarks are its features
-        lines.append([f"{threshold:g}", str(len(fit.landmarks_)), *shown(digits.of_scores(fit))])
-    return lines
+    """How many patterns each threshold finds, at most 2000."""
+    rules, size = [landmarks.BasicPatterns(threshold=each) for each in THRESHOLDS], min(2000, len(digits.X))
+    fits = [digits.fit(0, size=size, landmarks=rule) for rule in rules]
+    return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -112,5 +106,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
     title = f"{given.rows} training rows, {COMPONENTS} components, {given.repeats} seeds"
     save_table(title, header, lines, given.folder, "basic_patterns")
-    header = ["data", "threshold", "patterns", "nearest neighbour", "linear"]
-    save_table("Patterns by the threshold", header, of_thresholds, given.folder, "basic_patterns_thresholds")
+    save_table(
+        "Patterns by the threshold",
+        ["data", "threshold", "patterns"],
+        of_thresholds,
+        given.folder,
+        "basic_patterns_thresholds",
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.results import table
+from bigkpca import KernelPCA
 from bigkpca.errors import Array, DominantVariableWarning, FewerComponentsWarning, NarrowKernelWarning
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: 
 def medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     """Of figures by name, one mapping for each seed: the medians over seeds."""
     return {name: np.median([one[name] for one in found], axis=0) for name in found[0]}
+
+
+def relative(A: Array, B: Array) -> float:
+    """|A - B|_F / |B|_F."""
+    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
+
+
+def landmarks_of(fit: KernelPCA) -> Array:
+    """The landmarks of a fit that has them."""
+    assert fit.landmarks_ is not None
+    return fit.landmarks_
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:

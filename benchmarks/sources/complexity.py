@@ -5,8 +5,6 @@ the larger half of the sizes; "of the growth" is c of a + b n^c, from difference
 include what the thesis leaves out: the product of the features with themselves, and the columns of the data.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ and the map that is fitted with Gaussian noise. A digit is recognised where the 
 digit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

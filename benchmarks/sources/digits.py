@@ -83,6 +83,11 @@ def until_converged(
     return found
 
 
+def as_in_the_thesis(fit: KernelPCA, Y: Array, X: Array, tries: int = TRIES) -> preimages.Preimages:
+    """Pre-images of scores Y (m, r) by the thesis's update, from so many random starts; X are the fitted rows."""
+    return until_converged(lambda some, start: from_start(fit, THESIS_FORM, Y[some], start), X, len(Y), tries)
+
+
 def mosaic(axis: Axes, lines: Sequence[Array], names: Sequence[str], headings: Sequence[str] = ()) -> None:
     """Lines of pictures (m, 256) each, a name beside every line and a heading above every column."""
     step, most = SIDE + 1, max(len(line) for line in lines)

@@ -5,8 +5,6 @@ sequences of 57 letters, half of them promoters of E. coli, with two kernels. Ac
 sequence and of the nearest class mean, each sequence left out in turn (of the classifier, not of the components).
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from itertools import product

@@ -7,15 +7,14 @@ probability 0.95, and |E|_F by tr(E). E = K - C W+ C' is not cut to a rank. (I -
 and the least l at which each bound says anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import arguments, landmarks_of, save_table
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -92,14 +91,9 @@ class Example:
     def landmarks(self, l: int) -> dict[str, Line]:  # noqa: E741
         """What is bounded of Nyström and columns, by the same landmarks."""
         n, K = self.n, self.K
-        fit = KernelPCA(
-            2, sigma=SIGMA, landmarks="uniform", size=l, center=False, dtype="float64", random_state=self.seed
-        )
-        fit.fit(self.X)
-        certificate, S = fit.certificate_, fit.landmarks_
-        assert certificate is not None
-        assert S is not None
-        kernel = kernels.Gaussian(SIGMA)
+        options: dict[str, Any] = {"landmarks": "uniform", "size": l, "center": False, "dtype": "float64"}
+        fit = KernelPCA(2, sigma=SIGMA, random_state=self.seed, **options).fit(self.X)
+        certificate, S, kernel = fit.certificate_, landmarks_of(fit), kernels.Gaussian(SIGMA)
         C, W = kernel(self.X, S), kernel.gram(S)
         Z = np.linalg.solve(np.linalg.cholesky(W), C.T)
         Q = np.linalg.qr(C)[0]
@@ -130,10 +124,8 @@ class Example:
         method = methods.RandomFeatures(form="phase")
         fit = KernelPCA(2, sigma=SIGMA, method=method, size=l, center=False, random_state=self.seed).fit(self.X)
         Z = arrays.feature_map(fit.model_, self.X).compute().astype(np.float64)
-        most = 0.0
-        for start in range(0, self.n, BLOCK):
-            piece = slice(start, start + BLOCK)
-            most = max(most, float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()))
+        pieces = [slice(start, start + BLOCK) for start in range(0, self.n, BLOCK)]
+        most = max(float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()) for piece in pieces)
         first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
         one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
         pairs = self.n * (self.n + 1) / 2
@@ -145,21 +137,15 @@ class Example:
         }
 
     def coherence(self, r: int) -> list[float]:
-        """sqrt(n) max |u|, n/r times the largest leverage, and both numbers of columns that Theorem 2 asks for."""
-        U = self.U[:, :r]
-        coherence = np.sqrt(self.n) * np.abs(U).max()
-        leverage = self.n / r * np.max(np.sum(U**2, axis=1))
-        return [coherence, leverage, *(r * coherence**2 * np.log(x) for x in (r, 3 / DELTA))]
+        """sqrt(n) max |u|, and both numbers of columns that Theorem 2 asks for."""
+        coherence = np.sqrt(self.n) * np.abs(self.U[:, :r]).max()
+        return [coherence, *(r * coherence**2 * np.log(x) for x in (r, 3 / DELTA))]
 
     def least(self) -> list[list[str]]:
-        """The least l at which each bound is below what is known without it, and below what would be of use."""
-        n, first, second = self.n, float(self.eigenvalues[0]), float(self.eigenvalues[1])
+        """The least l at which bounds of norms are below |K|, and those of random features below 0.1."""
+        n, norm = self.n, float(self.eigenvalues[0])
         sizes = np.unique(np.geomspace(1, n, 2000).astype(int))
         many = np.geomspace(1, 1e9, 5000)
-
-        def of(bound: Callable[[int], float], below: float, tried: Array) -> str:
-            found = next((int(size) for size in tried if bound(int(size)) < below), None)
-            return "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)
 
         def spectral(l: int) -> float:  # noqa: E741
             return kumar_spectral(n, l, 0, self.in_features)
@@ -171,13 +157,14 @@ class Example:
             return uniformly(l, *FOR_PHASES, self.d, self.diameter)
 
         lines = []
-        for name, bound, tried, limits in (
-            ("Nyström, |E|", spectral, sizes, {"|K|": first, "lambda_2": second}),
-            ("columns, |K - PK|", projected, sizes, {"|K|": first, "lambda_2": second}),
-            ("RFF, a pair, (54)", lambda l: hoeffding(l, 8), many, {"1": 1.0, "0.1": 0.1}),  # noqa: E741
-            ("RFF, all pairs, (55)", of_all, many, {"1": 1.0, "0.1": 0.1}),
+        for name, bound, tried, what, below in (
+            ("Nyström, |E|", spectral, sizes, "|K|", norm),
+            ("columns, |K - PK|", projected, sizes, "|K|", norm),
+            ("RFF, a pair, (54)", lambda l: hoeffding(l, 8), many, "0.1", 0.1),  # noqa: E741
+            ("RFF, all pairs, (55)", of_all, many, "0.1", 0.1),
         ):
-            lines += [[name, what, of(bound, below, tried)] for what, below in limits.items()]
+            found = next((int(size) for size in tried if bound(int(size)) < below), None)
+            lines.append([name, what, "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)])
         return lines
 
 
@@ -202,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     title = f"Errors and their bounds, {given.rows} rows, {given.repeats} data sets, probability {1 - DELTA:g}"
     save_table(title, header, cells, given.folder, "error_bounds")
     shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]
-    header = ["r", "coherence", "n/r largest leverage", "columns by log r", "columns by log 3/delta"]
+    header = ["r", "coherence", "columns by log r", "columns by log 3/delta"]
     save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
     header = ["bound", "below", "from l ="]
     save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")

@@ -6,8 +6,6 @@ thesis's RFF-PCA divides by an alpha that is sampled as its section 3.5.3 prints
 Nyström's u^ as its formula gives it, which is not of unit norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ kernel, but with the mean in feature space. Its measure is |x^ - x^_exact|_1. Al
 "Own pre-image" is `inverse_transform` of the method with its defaults.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

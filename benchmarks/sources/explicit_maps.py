@@ -4,8 +4,6 @@ For each: components that are not zero, how far eigenvalues and distances betwee
 part of them; and the share of rows of two rings that a linear classifier separates, before and after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement

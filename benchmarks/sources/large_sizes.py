@@ -4,8 +4,6 @@ The error is |K - K^|_F / |K|_F. The last column is what it tends to for many mo
 rank 60, and for RFF-PCA that of the Gaussian kernel of 50 principal axes, at rank 50 and corrected by its alpha.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

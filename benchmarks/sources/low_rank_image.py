@@ -4,8 +4,6 @@ The truncated singular value decomposition is uncentred kernel PCA of the rows w
 S_k, eigenvalues S_k², and the rows they stand for are A_k. The pictures are those of scikit-learn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_sample_image
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import arguments, relative, save_figure, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -27,11 +25,6 @@ def approximated(A: Array, rank: int) -> Array:
     return model.inverse_transform(model.transform(A))
 
 
-def error(A: Array, other: Array) -> float:
-    """|A - other|_F / |A|_F."""
-    return float(np.linalg.norm(A - other) / np.linalg.norm(A))
-
-
 def truncated(A: Array, rank: int) -> Array:
     left, values, right = np.linalg.svd(A, full_matrices=False)
     return (left[:, :rank] * values[:rank]) @ right[:rank]
@@ -40,8 +33,7 @@ def truncated(A: Array, rank: int) -> Array:
 def compared(name: str, A: Array, rank: int) -> tuple[list[Any], Array]:
     """A line of the table, and the approximation."""
     found, best = approximated(A, rank), truncated(A, rank)
-    numbers = rank * sum(A.shape) / A.size
-    return [name, rank, numbers, error(A, found), error(A, best), error(best, found)], found
+    return [name, rank, relative(found, A), relative(best, A), relative(found, best)], found
 
 
 def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
@@ -66,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for rank in (rank for rank in RANKS if rank < len(A)):
             line, found = compared(name, A, rank)
             lines.append(line)
-            pictures[name].append((f"rank {rank}: error {line[3]:.1%}", found))
-    header = ["picture", "rank", "share of the numbers", "error", "error of the SVD", "difference of the two"]
+            pictures[name].append((f"rank {rank}: error {line[2]:.1%}", found))
+    header = ["picture", "rank", "error", "error of the SVD", "difference of the two"]
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels"
     save_table(title, header, lines, given.folder, "low_rank_image")
     draw(pictures, given.folder)

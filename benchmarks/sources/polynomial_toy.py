@@ -4,8 +4,6 @@ x is uniform on (-1, 1), y = x² + noise of deviation 0.2, the kernel <x, y>^deg
 the listing's centring, K - 2 1K + 1K1 with 1 a matrix of ones, makes of its own rows, with noise 0.1 and x on a grid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

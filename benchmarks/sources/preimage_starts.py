@@ -5,20 +5,16 @@ from another one where they do not converge, at most 5 or 100 times; or without 
 its update to drop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarks.sources.common import arguments, save_table
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
-    THESIS_FORM,
     TRIES,
+    as_in_the_thesis,
     first_of_each,
-    from_start,
     same_digit,
     training_digits,
-    until_converged,
 )
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -34,8 +30,7 @@ WAYS = {  # whether K is centred, and how often it may start
 def kept_of(X: Array, labels: Array, rows: Array, sigma: float, center: bool, tries: int) -> list[str]:
     """Shares of rows that converged, and that keep their digit."""
     fit = KernelPCA(COMPONENTS, sigma=sigma, method="exact", center=center).fit(X)
-    Y = fit.transform(X[rows])
-    found = until_converged(lambda some, start: from_start(fit, THESIS_FORM, Y[some], start), X, len(rows), tries)
+    found = as_in_the_thesis(fit, fit.transform(X[rows]), X, tries)
     kept = same_digit(found.rows, labels[rows], X, labels)
     return [f"{found.converged.mean():.0%}", f"{kept.mean():.0%}"]
 

@@ -6,8 +6,6 @@ Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentra
 sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +15,7 @@ from scipy.stats import hypergeom
 from sklearn.datasets import load_digits, load_sample_image
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
-from benchmarks.sources.common import arguments, medians, save_table
+from benchmarks.sources.common import arguments, landmarks_of, medians, relative, save_table
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
 from bigkpca import KernelPCA, arrays, kernels, methods
@@ -28,17 +26,6 @@ DRAWS, MOST_ROWS = 100, 500
 POPULATION, DRAWN = 1000, 100  # half of it ones
 ROUNDS, COMPONENTS = 10, 20
 OF_DIGITS = kernels.Gaussian(34.7)  # the median length
-
-
-def relative(A: Array, B: Array) -> float:
-    """|A - B|_F / |B|_F."""
-    return float(np.linalg.norm(A - B) / np.linalg.norm(B))
-
-
-def landmarks_of(fit: KernelPCA) -> Array:
-    found = fit.landmarks_
-    assert found is not None
-    return found
 
 
 def formulas(rows: int, seed: int) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -29,13 +28,7 @@ from bigkpca.estimator.inputs import (
     like_rows,
     with_starts,
 )
-from bigkpca.estimator.parameters import (
-    check_restores_rows,
-    check_takes_more_rows,
-    is_precomputed,
-    only_if,
-    spec_of,
-)
+from bigkpca.estimator.parameters import check_restores_rows, check_takes_more_rows, only_if, spec_of
 from bigkpca.execution.engine import KeptFeatures
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, shown
@@ -48,6 +41,7 @@ from bigkpca.numerics.linear_pca import Captured
 from bigkpca.numerics.model import Model
 from bigkpca.serving import FittedKernelPCA
 from bigkpca.spec import FitSpec
+from bigkpca.spec.checks import is_precomputed
 from bigkpca.storage import models
 from bigkpca.storage.models import AnyModel
 from bigkpca.workflows.fit import fit_model, merge
@@ -142,8 +136,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         lazy results, results for at most 1024 rows, and pre-images. Experimental.
     verbose : bool or Progress
         True shows the progress of a fit, as bars or, without a terminal, as lines. A Progress object receives it.
-    kernel_params : dict, optional
-        Keyword arguments of a callable kernel.
 
     Attributes
     ----------
@@ -218,7 +210,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         memory_limit: str | int | None = None,
         device: str | None = None,
         verbose: bool | Progress = False,
-        kernel_params: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -247,7 +238,6 @@ class KernelPCA(RowsInput, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.memory_limit = memory_limit
         self.device = device
         self.verbose = verbose
-        self.kernel_params = kernel_params
 
     def fit(self, X: Any, y: None = None, sample_weight: Any = None, *, like: AnyModel | None = None) -> Self:
         """Fit to rows (n, d), and return this estimator.

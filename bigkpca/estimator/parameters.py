@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,34 +12,14 @@ from sklearn.utils.metaestimators import available_if
 
 from bigkpca.errors import SpecError
 from bigkpca.fitting.merge import check_supports_partial_fit
-from bigkpca.numerics.kernels import Kernel, Precomputed, kernel_class
 from bigkpca.spec import FitSpec
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class _Bound:
-    """A callable kernel with keyword arguments; unlike a `partial`, it equals another one with the same content."""
-
-    function: Callable[..., Any]
-    parameters: tuple[tuple[str, Any], ...]
-
-    def __call__(self, X: Any, Y: Any) -> Any:
-        return self.function(X, Y, **dict(self.parameters))
-
-
 def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
     """The spec of an estimator's parameters. Raises SpecError if they conflict."""
     values = {name: getattr(estimator, name) for name in FitSpec.model_fields}
-    if parameters := estimator.kernel_params:
-        kernel = estimator.kernel
-        if isinstance(kernel, str | Kernel) or not callable(kernel):
-            raise SpecError(
-                f"kernel_params={dict(parameters)} works only with a callable kernel, not with kernel={kernel!r}: put "
-                "options in the name, e.g. kernel='matern:nu=2.5,sigma=3', or pass a value from bigkpca.kernels"
-            )
-        values["kernel"] = _Bound(kernel, tuple(sorted(parameters.items())))
     seed = estimator.random_state if seed is None else seed
     if not isinstance(seed, int | np.integer):
         seed = check_random_state(seed).randint(2**31)
@@ -49,14 +28,6 @@ def spec_of(estimator: Any, seed: int | None = None) -> FitSpec:
         with suppress(TypeError):  # the spec raises an error for anything but a dtype
             values["dtype"] = np.dtype(estimator.dtype).name
     return FitSpec.checked(**values)
-
-
-def is_precomputed(kernel: Any) -> bool:
-    """Whether the data are a kernel matrix."""
-    try:
-        return isinstance(kernel, Precomputed) or (isinstance(kernel, str) and kernel_class(kernel) is Precomputed)
-    except SpecError:  # unknown kernels, which `fit` reports
-        return False
 
 
 def only_if(check: Callable[[Any], bool]) -> Callable[[_Method], _Method]:

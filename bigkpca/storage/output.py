@@ -470,8 +470,8 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
     return out
 
 
-def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
-    """Whether a file may be written at `out`: nothing exists there, or a file whose first 2000 bytes are `ours`.
+def check_file(out: str, mark: bytes, example: str) -> bool:
+    """Whether a file may be written at `out`: nothing exists there, or a file whose first 2000 bytes contain `mark`.
 
     Raises SpecError if its folder does not exist or contains arrays, and if `out` is a folder.
     """
@@ -488,7 +488,7 @@ def check_file(out: str, ours: Callable[[bytes], bool], example: str) -> bool:
     if not store.exists(out):
         return True
     with store.open(out) as file:
-        return ours(file.read(2000))
+        return mark in file.read(2000)
 
 
 def check_local(out: str) -> None:

@@ -147,7 +147,7 @@ def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Expo
 def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
     """The normalised path of a file to write, locked against other runs. Raises SpecError if it must not be written."""
     path = output.output_path(path, source)
-    output.check_file(path, lambda _: True, "scores.csv")
+    output.check_file(path, b"", "scores.csv")
     store = store_of(path)
     with store.writer(path):
         if store.exists(path) and not overwrite:  # also if another run has just written it

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 from bigkpca.execution import clusters
 from bigkpca.spec.job import read_job
+from tests.helpers.commands import finished
 from tests.helpers.files import ROOT
 from tests.helpers.s3 import program
 
@@ -35,8 +36,7 @@ def memory_of(service):
 
 @pytest.mark.full
 def test_the_dockerfile_has_no_remarks_of_its_linter():
-    done = subprocess.run([program("hadolint"), FOLDER / "Dockerfile"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert finished(program("hadolint"), FOLDER / "Dockerfile").stdout == ""
 
 
 def test_the_image_has_no_root_and_all_that_it_installs_is_pinned_with_hashes():
@@ -111,7 +111,7 @@ def test_prepare_makes_every_secret_for_nobody_else_and_again_renews_the_certifi
     def files():
         return {path.name: path.read_bytes() for path in secrets.iterdir()}
 
-    subprocess.run([folder / "prepare.sh"], check=True)
+    finished(folder / "prepare.sh")
     for secret in COMPOSE["secrets"].values():
         assert stat.S_IMODE((folder / secret["file"]).stat().st_mode) == 0o600
     owner = (secrets / "tls.key").stat()
@@ -119,7 +119,7 @@ def test_prepare_makes_every_secret_for_nobody_else_and_again_renews_the_certifi
     assert owner.st_uid != 0
     assert (secrets / "s3-secret-key").read_text().strip() in (secrets / "s3.json").read_text()
     before = files()
-    subprocess.run([folder / "prepare.sh"], check=True)
+    finished(folder / "prepare.sh")
     assert {name for name, content in files().items() if content != before[name]} == {"tls.crt", "tls.key"}
     # The certificate is good for both sides and the names of the services, and for no other.
     ssl.create_default_context().load_cert_chain(secrets / "tls.crt", secrets / "tls.key")
@@ -131,16 +131,12 @@ def test_prepare_makes_every_secret_for_nobody_else_and_again_renews_the_certifi
 
 @pytest.mark.full
 def test_the_entrypoint_reads_credentials_from_files_and_passes_the_exit_code_on(tmp_path):
-    def run(command, **files):
-        line, env = [FOLDER / "entrypoint.sh", "sh", "-c", command], {"PATH": os.environ["PATH"], **files}
-        return subprocess.run(line, env=env, capture_output=True, text=True, check=False)
-
+    line, path = [FOLDER / "entrypoint.sh", "sh", "-c"], {"PATH": os.environ["PATH"]}
     (tmp_path / "key").write_text("a b\n")
-    shown = run('printf "%s" "$AWS_ACCESS_KEY_ID"; exit 6', AWS_ACCESS_KEY_ID_FILE=str(tmp_path / "key"))
-    assert (shown.stdout, shown.returncode) == ("a b", 6)
-    gone = run("true", AWS_SECRET_ACCESS_KEY_FILE="/none")
-    assert gone.returncode != 0
-    assert "/none" in gone.stderr
+    command, env = 'printf "%s" "$AWS_ACCESS_KEY_ID"; exit 6', path | {"AWS_ACCESS_KEY_ID_FILE": str(tmp_path / "key")}
+    assert finished(*line, command, code=6, env=env).stdout == "a b"
+    env = path | {"AWS_SECRET_ACCESS_KEY_FILE": "/none"}
+    assert "/none" in finished(*line, "true", code=1, env=env).stderr
 
 
 @pytest.mark.full
@@ -156,6 +152,6 @@ def test_a_night_is_tried_again_where_that_helps(tmp_path):
         (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
         for name in ("calls", "pauses"):
             (tmp_path / name).write_text("")
-        assert subprocess.run([tmp_path / "nightly.sh"], env=env, check=False).returncode == codes[-1]
+        finished(tmp_path / "nightly.sh", code=codes[-1], env=env)
         assert (tmp_path / "calls").read_text() == "compose run --rm -T nightly\n" * len(codes)
         assert (tmp_path / "pauses").read_text().split() == pauses[: len(codes) - 1], codes

@@ -20,6 +20,7 @@ from dask.utils import parse_bytes, parse_timedelta
 from distributed import Client, Security
 
 from bigkpca.spec.job import read_job
+from tests.helpers.commands import finished
 from tests.helpers.custom_resources import schema_of
 from tests.helpers.dask_processes import wait_until
 from tests.helpers.files import ROOT
@@ -39,8 +40,7 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 @cache
 def rendered():
     """All documents; skips the test without kubectl."""
-    command = [program("kubectl"), "kustomize", FOLDER]
-    return tuple(yaml.safe_load_all(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout))
+    return tuple(yaml.safe_load_all(finished(program("kubectl"), "kustomize", FOLDER).stdout))
 
 
 def of_kind(kind):
@@ -126,7 +126,7 @@ def test_job_workers_and_autoscaler_reach_the_scheduler_by_its_name():
 @pytest.mark.full
 def test_the_scheduler_tells_the_operator_how_many_workers_it_needs_though_it_has_tls(tmp_path):
     """With the command and the variables of its pod, and the request of the Dask operator."""
-    subprocess.run([ROOT / "deploy" / "certificates.sh", tmp_path, "bigkpca-scheduler"], check=True)
+    finished(ROOT / "deploy" / "certificates.sh", tmp_path, "bigkpca-scheduler")
     text = (ROOT / "deploy" / "docker" / "dask.yaml").read_text().replace("/etc/bigkpca/tls", str(tmp_path))
     (tmp_path / "dask.yaml").write_text(text)
     container, (port, http) = pods()["scheduler"].container, free_ports(2)

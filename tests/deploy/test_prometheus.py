@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-import subprocess
 
 import pytest
 import yaml
 
 from bigkpca.workflows.scheduled.records import metrics_text, now, started_record
+from tests.helpers.commands import finished
 from tests.helpers.files import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -22,10 +22,7 @@ METRICS = set(re.findall(r"^bigkpca_\w+", WRITTEN, re.MULTILINE))  # as runs wri
 
 def promtool(*arguments):
     """What promtool prints, which finds nothing wrong."""
-    command = ["promtool", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return finished("promtool", *arguments, timeout=250).stdout
 
 
 def alerts():
@@ -50,7 +47,7 @@ def test_promtool_accepts_rules_and_configurations_and_each_alert_fires_when_it_
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
     cases = [(case["alertname"], bool(case.get("exp_alerts"))) for test in tests for case in test["alert_rule_test"]]
     assert set(cases) == {(name, fires) for name in alerts() for fires in (True, False)}
-    subprocess.run([ROOT / "deploy" / "certificates.sh", tmp_path, "localhost"], check=True)
+    finished(ROOT / "deploy" / "certificates.sh", tmp_path, "localhost")
     for made, name in (("tls.key", "key.pem"), ("tls.crt", "cert.pem"), ("ca.crt", "ca.pem")):
         (tmp_path / made).rename(tmp_path / name)
     for file in PROMETHEUS.glob("*.yml"):

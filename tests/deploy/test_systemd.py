@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from ctypes.util import find_library
@@ -17,6 +16,7 @@ import bigkpca
 from bigkpca.errors import SpecError
 from bigkpca.execution.clusters import check_address
 from tests.deploy.under_filter import settings
+from tests.helpers.commands import finished
 from tests.helpers.disks import tree_bytes
 from tests.helpers.files import ROOT
 
@@ -29,8 +29,8 @@ needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="
 
 
 def analyze(*arguments):
-    command = ["systemd-analyze", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TZ": "UTC"}, check=False)
+    """What systemd-analyze prints, which finds nothing wrong."""
+    return finished("systemd-analyze", *arguments, env={**os.environ, "TZ": "UTC"})
 
 
 def installed(folder, *drop_ins):
@@ -51,7 +51,7 @@ def test_systemd_accepts_the_units_and_finds_them_no_more_exposed_than_the_readm
         (tmp_path / str(number)).mkdir()
         units = installed(tmp_path / str(number), *drop_ins)
         done = analyze("verify", "--man=no", *units)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")  # unknown keys are only remarks
+        assert (done.stdout, done.stderr) == ("", "")  # unknown keys are only remarks
         if "--offline" not in analyze("--help").stdout:
             pytest.skip("systemd-analyze security --offline needs systemd 250")
         found = analyze("security", "--offline=yes", units[0])
@@ -81,11 +81,9 @@ def test_a_fit_on_two_processes_makes_no_call_that_the_service_refuses(tmp_path)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(5000, 20)).astype("f4"))
     bigkpca.fit(tmp_path / "x.npy", tmp_path / "clean.zarr", n_components=3, size=50)
     under = [sys.executable, ROOT / "tests" / "deploy" / "under_filter.py", SERVICE, sys.executable]
-    refused = [*under, "-c", "import os; os.chown('.', 0, 0)"]
-    assert "Operation not permitted" in subprocess.run(refused, capture_output=True, text=True, check=False).stderr
+    assert "Operation not permitted" in finished(*under, "-c", "import os; os.chown('.', 0, 0)", code=1).stderr
     fit = [*under, "-m", "bigkpca.cli", "fit", "x.npy", "m.zarr", "--components=3", "--size=50", "--workers=2"]
-    done = subprocess.run(fit, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    finished(*fit, cwd=tmp_path, timeout=120)
     assert tree_bytes(tmp_path / "m.zarr") == tree_bytes(tmp_path / "clean.zarr")
 
 

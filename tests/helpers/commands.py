@@ -15,6 +15,13 @@ def run(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+def finished(*command, code=0, **how):
+    """A command in a process of its own that ended with this exit code, and what it printed."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **how)
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-6000:]
+    return done
+
+
 def run_apart(*arguments):
     """In a process of its own, for exit codes and stderr as a shell sees them."""
     command = [sys.executable, "-m", "bigkpca.cli", *map(str, arguments)]
@@ -43,16 +50,10 @@ def _environment():
 
 
 def peak_bytes(*arguments, how="done"):
-    """The peak of resident memory of a command in a process of its own, as a shell would start it."""
-    command = [sys.executable, "-c", _PEAK, how, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=_environment())
-    assert done.returncode == 0, done.stderr
+    """The peak of resident memory of a command in a process of its own, as a shell would start it, or of one that is to
+    be "refused"."""
+    done = finished(sys.executable, "-c", _PEAK, how, *arguments, timeout=300, env=_environment())
     return int(done.stdout.split()[-1]) * 1024
-
-
-def peak_of_refusal(*arguments):
-    """The same, of a command that is refused."""
-    return peak_bytes(*arguments, how="refused")
 
 
 def planned_bytes(*arguments):

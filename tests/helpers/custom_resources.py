@@ -7,19 +7,20 @@ there once, as PodSpec.
 import json
 from pathlib import Path
 
-STORED = Path(__file__).with_name("dask_operator.json")
-_OF_EVERY_OBJECT = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
-
 
 def schema_of(kind):
     """The schema of a kind, in which a field that Kubernetes would drop is an error."""
-    stored = json.loads(STORED.read_text())
+    stored = json.loads(Path(__file__).with_name("dask_operator.json").read_text())
     schema = stored[kind]
     if kind == "DaskCluster":
         for part in ("scheduler", "worker"):
             schema["properties"]["spec"]["properties"][part]["properties"]["spec"] = stored["PodSpec"]
     closed = _closed(schema)
-    closed["properties"] |= _OF_EVERY_OBJECT
+    closed["properties"] |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
     return closed
 
 

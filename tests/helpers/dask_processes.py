@@ -1,7 +1,5 @@
 """A Dask scheduler and workers as processes of their own on this machine, which can be killed one by one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
+from typing import Self
 
 import pytest
 from distributed import Client
@@ -76,7 +75,7 @@ class DaskProcesses:
         self.workers: list[subprocess.Popen[bytes]] = []
         self.address = ""
 
-    def __enter__(self) -> DaskProcesses:
+    def __enter__(self) -> Self:
         try:
             self._start_scheduler()
             self.replace_dead()

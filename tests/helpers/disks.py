@@ -1,13 +1,12 @@
 """What lies on disk, and small disks that fill up."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -25,7 +24,7 @@ class Restored:
     kept: Path
 
     @classmethod
-    def made(cls, folder: Path) -> Restored:
+    def made(cls, folder: Path) -> Self:
         """Keep what is in the folder now."""
         kept = folder.with_name(folder.name + "-kept")
         shutil.copytree(folder, kept, symlinks=True)

@@ -1,7 +1,5 @@
 """Where the project is, and files of the shared data beside it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -29,11 +29,3 @@ def stored(path):
 
 
 WRITERS = {"csv": csv, "parquet": parquet}
-
-
-INDEXED = {
-    "dropped rows": FRAME[X[:, 0] > 0],
-    "a name": FRAME.set_index(pd.Index(np.arange(60) ** 2, name="id")),
-    "two levels": FRAME.set_index([pd.Index(np.arange(60) ** 2, name="p"), pd.Index(np.arange(60) ** 2)]),
-    "text": FRAME.set_index(pd.Index([f"row {i}" for i in range(60)])),
-}

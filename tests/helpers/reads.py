@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from tests.helpers.files import ROOT
@@ -46,10 +47,10 @@ class Reads:
     @contextmanager
     def fault(self, files, what="", at=0):
         """While entered, this happens at the read of that number, from 1, of these files; then all is as before."""
-        plan = {"files": [str(file) for file in files], "what": what, "at": at}
+        plan = {"files": [*map(str, files)], "what": what, "at": at, "root": str(self._root), "twin": str(self._twin)}
         for name in ("count", "happened"):
             (self._folder / name).unlink(missing_ok=True)
-        (self._folder / "new").write_text(json.dumps({**plan, "root": str(self._root), "twin": str(self._twin)}))
+        (self._folder / "new").write_text(json.dumps(plan))
         os.replace(self._folder / "new", self._folder / "plan")
         try:
             yield
@@ -100,18 +101,13 @@ class Events:
 
 
 _events: list[Events] = []
+_busy = threading.local()  # while a thread reads the plan
 
 
+@cache
 def watch():
     """Let this process take part, for as long as it runs; what happens depends on the environment at each read."""
-    global _watching
-    if not _watching:
-        _watching = True
-        sys.addaudithook(_hook)
-
-
-_watching = False
-_busy = threading.local()  # while a thread reads the plan
+    sys.addaudithook(_hook)
 
 
 def _hook(event, arguments):

@@ -12,7 +12,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import traceback
 import warnings
@@ -20,16 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bigkpca.cli import main as run
+from tests.helpers.commands import finished
 from tests.helpers.cuts import CHANGES, WRITES
 from tests.helpers.files import ROOT
 
 
 def found_by(check, folder, **given):
     """What `swept` or `disturbed_nights` finds, in a process of its own."""
-    command = [sys.executable, "-m", __name__, check.__name__, str(folder)]
-    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    command = sys.executable, "-m", __name__, check.__name__, folder
+    return json.loads(finished(*command, input=json.dumps(given), cwd=ROOT).stdout)
 
 
 def swept(folder, command, before, kept, timed=(), most=None):
@@ -46,7 +44,7 @@ def swept(folder, command, before, kept, timed=(), most=None):
     """
     here, start, timed = folder / "here", folder / "start", tuple(timed)
     for each in before:
-        assert _in_child(here, lambda each=each: run(each, standalone_mode=False)) == 0, _printed(here)
+        assert _status(each, here) == 0, _printed(here)
     (here / _PRINTED).unlink(missing_ok=True)
     _copy(here, start)
     steps = _counted(command, here)
@@ -54,7 +52,7 @@ def swept(folder, command, before, kept, timed=(), most=None):
     most = most or steps
     for stop in sorted({1 + (2 * i + 1) * steps // (2 * most) for i in range(most)}):
         _copy(start, here)
-        status = _in_child(here, lambda stop=stop: _run_until(command, stop))
+        status = _status(command, here, stop)
         if status == 0:
             continue  # it had fewer steps than before, as threads may share them otherwise
         if status != -signal.SIGKILL:
@@ -70,8 +68,7 @@ def swept(folder, command, before, kept, timed=(), most=None):
             removed = not now and name.endswith(".zarr") and "--overwrite" in command
             if now not in known and not removed:
                 bad.append(f"stop {stop}: {name} is neither what it was nor what it is to be")
-        status = _in_child(here, lambda: run(command, standalone_mode=False))
-        again = _untimed(here, timed)
+        status, again = _status(command, here), _untimed(here, timed)
         if status:
             bad.append(f"stop {stop}: the same command ends with {status}: {_printed(here)}")
         elif again != wanted:
@@ -86,7 +83,7 @@ def disturbed_nights(folder, arrivals, command, growing, seed):
     here, kept, rng, kills, steps = folder / "here", folder / "kept", random.Random(seed), 0, []
     _copy(here, folder / "start")
     for number, arrival in enumerate(arrivals):
-        assert _in_child(here, lambda arrival=arrival: run(arrival, standalone_mode=False)) == 0, _printed(here)
+        assert _status(arrival, here) == 0, _printed(here)
         _copy(here / growing, kept / str(number))
         steps.append(_counted(command, here))
     wanted, bad = _untimed(here, (".runs.jsonl", ".prom")), []
@@ -94,12 +91,11 @@ def disturbed_nights(folder, arrivals, command, growing, seed):
     for number in range(len(arrivals)):
         _copy(kept / str(number), here / growing)
         for _ in range(rng.randint(1, 4)):
-            stop = rng.randint(1, steps[number])
-            status = _in_child(here, lambda stop=stop: _run_until(command, stop))
+            status = _status(command, here, rng.randint(1, steps[number]))
             kills += status == -signal.SIGKILL
             if status not in (0, -signal.SIGKILL):
                 bad.append(f"night {number}: the command ended with {status}: {_printed(here)}")
-        if status := _in_child(here, lambda: run(command, standalone_mode=False)):
+        if status := _status(command, here):
             bad.append(f"night {number}: the same command ends with {status}: {_printed(here)}")
     again = _untimed(here, (".runs.jsonl", ".prom"))
     if again != wanted:
@@ -136,6 +132,11 @@ def _copy(folder, to):
     # Times too: they are part of what a run remembers of its input.
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(folder, to, copy_function=shutil.copy2)
+
+
+def _status(command, folder, stop=None):
+    """Run the command in `folder`, until it is killed at this stop, if at any; how it ended."""
+    return _in_child(folder, lambda: _run_until(command, stop))
 
 
 def _counted(command, folder):

@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 
 from bigkpca.errors import MemoryLimitError
 from bigkpca.ingesting import ingest
-from tests.helpers.commands import peak_bytes, peak_of_refusal
+from tests.helpers.commands import peak_bytes
 from tests.helpers.memory import traced_peak
 from tests.ingesting.files import RNG, idx_bytes, refuse
 
@@ -76,7 +76,7 @@ def test_what_claims_more_than_fits_is_refused(name, tmp_path):
 def test_it_is_refused_in_little_memory(name, tmp_path):
     """A process takes 175 MB to start."""
     FILES[name][0](tmp_path / name)
-    assert peak_of_refusal("ingest", "-q", tmp_path / name, tmp_path / "d.zarr") < 350e6
+    assert peak_bytes("ingest", "-q", tmp_path / name, tmp_path / "d.zarr", how="refused") < 350e6
 
 
 def test_a_table_in_memory_has_as_many_columns_at_most(tmp_path):

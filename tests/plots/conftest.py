@@ -7,6 +7,11 @@ import pytest
 from bigkpca import KernelPCA
 
 
+def words(axes):
+    """The words of the legend."""
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def backend():
     """No window."""

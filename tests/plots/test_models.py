@@ -12,12 +12,9 @@ import bigkpca
 from bigkpca import KernelPCA, plots
 from bigkpca.errors import SpecError
 from bigkpca.numerics.certificate import Certificate
+from tests.plots.conftest import words
 
 STEPS = ["−2 SD", "−1 SD", "0", "+1 SD", "+2 SD"]
-
-
-def words(axes):
-    return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def ticks(axis):
@@ -82,10 +79,10 @@ def test_bars_show_what_the_scores_explain_beside_linear_pca():
     assert "column 0" in ticks(plots.columns(unnamed).yaxis)
 
 
-def preimages(kpca, number, n, steps=(-2, -1, 0, 1, 2)):
+def preimages(kpca, number, n):
     """Pre-images along a component, from the scores that they have."""
-    Y = np.zeros((len(steps), kpca.n_components_))
-    Y[:, number - 1] = np.array(steps) * np.sqrt(kpca.eigenvalues_[number - 1] / n)
+    Y = np.zeros((5, kpca.n_components_))
+    Y[:, number - 1] = np.arange(-2, 3) * np.sqrt(kpca.eigenvalues_[number - 1] / n)
     return np.asarray(kpca.inverse_transform(Y))
 
 

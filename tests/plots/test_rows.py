@@ -11,6 +11,7 @@ from bigkpca import plots
 from bigkpca.errors import SpecError
 from bigkpca.plots import rows
 from bigkpca.plots.rows import draw_scores, spread_row_numbers
+from tests.plots.conftest import words
 
 RNG = np.random.default_rng(3)
 
@@ -53,26 +54,21 @@ def test_rows_and_scores_of_any_kind_give_the_same_dots(place, digits, axes):
     assert (other.get_xlabel(), other.get_ylabel()) == ("component 4", "component 3")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        pytest.param(lambda place, X: {"color": "y"}, id="of the dataset"),
-        pytest.param(lambda place, X: {"color": np.arange(200) % 4, "data": X}, id="in memory"),
-        *(
-            pytest.param(arguments, marks=pytest.mark.full)
-            for arguments in (
-                lambda place, X: {"color": "y", "scores": place / "s.zarr"},
-                lambda place, X: {"color": place / "x.zarr", "data": X},
-                lambda place, X: {"color": place / "x.zarr" / "y", "data": X},
-                lambda place, X: {"color": place / "labels.npy", "data": X},
-                lambda place, X: {"color": (np.arange(200) % 4).tolist()},
-            )
-        ),
-    ],
-)
-def test_labels_come_from_memory_or_from_beside_the_rows(place, digits, arguments):
-    axes = plots.scores(place / "m.zarr", **arguments(place, digits[:200]))
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["0", "1", "2", "3"]
+LABELS = {
+    "of the dataset": lambda place, X: {"color": "y"},
+    "in memory": lambda place, X: {"color": np.arange(200) % 4, "data": X},
+    "of scores": lambda place, X: {"color": "y", "scores": place / "s.zarr"},
+    "a dataset": lambda place, X: {"color": place / "x.zarr", "data": X},
+    "a Zarr array": lambda place, X: {"color": place / "x.zarr" / "y", "data": X},
+    "a .npy file": lambda place, X: {"color": place / "labels.npy", "data": X},
+    "a list": lambda place, X: {"color": (np.arange(200) % 4).tolist()},
+}
+FULL = [pytest.param(name, marks=pytest.mark.full) for name in list(LABELS)[2:]]
+
+
+@pytest.mark.parametrize("name", ["of the dataset", "in memory", *FULL])
+def test_labels_come_from_memory_or_from_beside_the_rows(place, digits, name):
+    assert words(plots.scores(place / "m.zarr", **LABELS[name](place, digits[:200]))) == ["0", "1", "2", "3"]
 
 
 def test_categories_have_their_names_and_rows_that_were_appended_theirs(tmp_path):
@@ -84,7 +80,7 @@ def test_categories_have_their_names_and_rows_that_were_appended_theirs(tmp_path
     bigkpca.ingest(tmp_path / "b.csv", tmp_path / "d.zarr", labels="kind", append=True)
     axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color="y")
     assert len(places_of(axes)) == 40
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["high", "low"]
+    assert words(axes) == ["high", "low"]
 
 
 def test_each_row_has_the_colour_of_its_label(axes):
@@ -95,8 +91,8 @@ def test_each_row_has_the_colour_of_its_label(axes):
     expected = {(*row, cycle["abc".index(value)]) for row, value in zip(Y[:, [2, 0]], values, strict=True)}
     found = zip(np.asarray(dots.get_offsets()), dots.get_facecolors(), strict=True)
     assert {(*at, to_hex(color)) for at, color in found} == expected
-    handles, words = axes.get_legend_handles_labels()
-    assert (words, [to_hex(handle.get_color()) for handle in handles]) == (["a", "b", "c"], cycle[:3])
+    handles, labels = axes.get_legend_handles_labels()
+    assert (labels, [to_hex(handle.get_color()) for handle in handles]) == (["a", "b", "c"], cycle[:3])
     assert not dots.get_rasterized()
     crowd = plt.subplots()[1]
     draw_scores(crowd, RNG.normal(size=(40_000, 2)), (0, 1), np.sort(RNG.integers(0, 2, 40_000)))
@@ -109,8 +105,7 @@ def test_each_row_has_the_colour_of_its_label(axes):
 def test_of_many_labels_the_rarest_are_other(axes):
     values = np.repeat(np.arange(14), np.arange(1, 15)).astype(str)
     draw_scores(axes, RNG.normal(size=(len(values), 2)), (0, 1), values)
-    words = axes.get_legend_handles_labels()[1]
-    assert words == [*sorted(map(str, range(3, 14))), "other"]
+    assert words(axes) == [*sorted(map(str, range(3, 14))), "other"]
     colors = [to_hex(color) for color in axes.collections[0].get_facecolors()]
     assert colors.count(to_hex(axes.lines[-1].get_color())) == 1 + 2 + 3
 
@@ -128,8 +123,7 @@ def test_numbers_and_dates_have_a_colour_bar_and_rows_without_one_are_faint(axes
     assert bar.get_ylim() == (5, 7)
     draw_scores(axes, Y, (0, 1), np.datetime64("2020-01-01") + np.arange(50))
     axes.figure.draw_without_rendering()
-    words = [tick.get_text() for tick in axes.figure.axes[-1].get_yticklabels()]
-    assert any("Feb" in word or "Jan" in word for word in words), words
+    assert {"Jan", "Feb"} & {tick.get_text() for tick in axes.figure.axes[-1].get_yticklabels()}
 
 
 def test_few_rows_are_read_of_many(place, monkeypatch):
@@ -202,7 +196,7 @@ def test_unusual_rows_have_the_colour_of_their_reason(judged, axes):
             np.testing.assert_allclose(np.asarray(part.get_offsets()), at[reason == code], rtol=1e-6)
         np.testing.assert_allclose(np.maximum(*axes.lines[-1].get_data()), limit)
     fitted = plots.unusual(model, flag=0.02, axes=axes)  # rows that were fitted
-    assert "limit for 2%" in [text.get_text() for text in fitted.get_legend().get_texts()]
+    assert "limit for 2%" in words(fitted)
 
 
 def test_rows_that_cannot_be_judged_are_refused(judged):

@@ -1,6 +1,5 @@
 """The style of figures: that of the user, on axes that were given or new ones."""
 
-import subprocess
 import sys
 
 import matplotlib.pyplot as plt
@@ -12,6 +11,7 @@ from bigkpca import plots
 from bigkpca.errors import SpecError
 from bigkpca.plots import style
 from bigkpca.plots.style import PALETTE, check_axes, label_colors, own_or_new
+from tests.helpers.commands import finished
 from tests.helpers.files import ROOT
 
 
@@ -47,5 +47,5 @@ def test_axes_are_those_that_were_given_or_new_ones(axes, monkeypatch):
 def test_matplotlib_is_imported_by_the_first_call_only():
     code = "import sys, bigkpca.plots; assert 'matplotlib' not in sys.modules; sys.modules['matplotlib'] = None\n"
     code += "try: bigkpca.plots.spectrum(None)\nexcept Exception as error: print(error)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout == "plots need matplotlib: pip install 'bigkpca[report]'\n"
+    printed = finished(sys.executable, "-c", code, cwd=ROOT).stdout
+    assert printed == "plots need matplotlib: pip install 'bigkpca[report]'\n"

@@ -1,7 +1,6 @@
 """The light estimator: the scores of KernelPCA, pickled, without Dask and Zarr."""
 
 import pickle
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bigkpca import KernelPCA
 from bigkpca.errors import DataError, SpecError
+from tests.helpers.commands import finished
 from tests.serving.cases import CASES, NEW, X, fitted, largest_difference
 
 NULLABLE = pd.DataFrame(NEW).astype("Float64")
@@ -56,7 +56,7 @@ def test_it_imports_neither_dask_nor_zarr(tmp_path):
         "heavy = {'dask', 'distributed', 'zarr', 'click', 'rich', 'pydantic', 'onnx'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = finished(sys.executable, "-c", code, timeout=120)
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 

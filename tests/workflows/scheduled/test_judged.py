@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 
 import bigkpca
-from benchmarks.drift import all_data, one_seed
 from bigkpca.errors import DriftError, SpecError
 from bigkpca.workflows.fit import save
+from tests.helpers import drift
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.files import shared_file
@@ -109,12 +109,10 @@ def test_a_report_draws_drift_over_time(judged):
 @pytest.mark.long
 def test_thirty_nights_of_digits_raise_no_alarm_and_the_first_of_others_does():
     shared_file("mnist", "train-images-idx3-ubyte.gz")
-    _, digits = next(all_data())
     for seed in range(20):
-        found = one_seed(digits, 2000, {"size": 300, "n_components": 20}, seed)
-        assert len(found["same"]) == 30
-        assert max(found["same"]) == 0, seed
-        others = {name: found[name] for name in ("noisy", "shuffled", "scaled", "others")}
+        same, others = drift.figures(seed, 2000, size=300, n_components=20)
+        assert len(same) == 30
+        assert max(same) == 0, seed
         assert min(others.values()) > 0.2, (seed, others)
 
 
