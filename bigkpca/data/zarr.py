@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.frames import check_encoding
-from bigkpca.data.rows import ArrayRows, Rows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, FillValuesWarning, SpecError, unreadable, warn
@@ -146,14 +146,12 @@ class ZarrRows(Rows):
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Rows`. Of pinned rows that end within a chunk, the values in it count, and not its file."""
-        digest = hashlib.sha256()
         if array_path(self.array) is None:
-            marks = _version_marks(self.array)
-            if marks is None:
-                return ArrayRows(self.block(0, self.count)).fingerprint()
-            digest.update("\n".join(marks).encode())
-            return anonymous(self) | {"stamp": digest.hexdigest()}
-        last = self.count // self._height if self.pinned and self.count % self._height else None
+            return anonymous(self) | {"stamp": _stamp(self.array) or digest_of_rows(self, Block(0, 0, self.count))}
+        digest, last = (
+            hashlib.sha256(),
+            self.count // self._height if self.pinned and self.count % self._height else None,
+        )
         for key, file in sorted((self.stored or {}).items()):
             if int(re.findall("[0-9]+", key)[-2]) != last:
                 digest.update(f"{key} {file.stamp}\n".encode())
@@ -428,15 +426,15 @@ def _store_of(array: zarr.Array[Any] | zarr.Group) -> Any:
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
 
 
-def _version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file in a user's own store, which changes with the file; for a zip file, one for all. None
-    if there is no tag or time for every file. Reads no values."""
+def _stamp(array: zarr.Array[Any]) -> str | None:
+    """A stamp of the files in a user's own store, which changes with each of them; for a zip file, its own. None if
+    there is no tag or time for every file. Reads no values."""
     store, found = _store_of(array), []
     if isinstance(store, ZipStore):
-        return [store_of(str(store.path)).file(str(store.path)).stamp]
+        return hashlib.sha256(store_of(str(store.path)).file(str(store.path)).stamp.encode()).hexdigest()
     if isinstance(store, FsspecStore):
         found = list(sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True)).values())
     if isinstance(store, ObjectStore):
         found = [meta for batch in store.store.list(array.path or None) for meta in batch]
     known = bool(found) and all(any(each.get(mark) is not None for mark in _MARKS) for each in found)
-    return sorted(map(str, found)) if known else None
+    return hashlib.sha256("\n".join(sorted(map(str, found))).encode()).hexdigest() if known else None
