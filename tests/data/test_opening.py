@@ -7,6 +7,7 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dask
 import dask.array as da
@@ -27,7 +28,7 @@ from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.helpers.lazy import refuse
 from tests.helpers.stores import as_npy, as_zarr
 
@@ -107,15 +108,18 @@ def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
 def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
     path = Path(as_npy(tmp_path, X))
     rows, content = open_rows(path), path.read_bytes()
-    for code, kind, message in (
-        (errno.EIO, IncompleteError, "stored.npy: Input/output error; run the same command again when it is reachable"),
-        (errno.EACCES, SpecError, "stored.npy: Permission denied: this user needs permission to read it"),
-    ):
+
+    def block_after(code):
         error = OSError(code, os.strerror(code), str(path))
         with monkeypatch.context() as patch:
-            patch.setattr(LocalDisk, "open", lambda *_, error=error: refuse_with(error))
-            with pytest.raises(kind, match=message):
-                rows.block(0, 5)
+            patch.setattr(LocalDisk, "open", Mock(side_effect=error))
+            rows.block(0, 5)
+
+    refused(
+        block_after,
+        (errno.EIO, IncompleteError, "stored.npy: Input/output error; run the same command again when it is reachable"),
+        (errno.EACCES, SpecError, "stored.npy: Permission denied: this user needs permission to read it"),
+    )
     for left, kind, message in (
         (content[:-1], CorruptionError, r"stored\.npy is truncated: \d+ bytes are needed"),
         (b"", CorruptionError, r"stored\.npy is empty; restore it"),
@@ -140,10 +144,6 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
     assert open_rows(path).fingerprint() == before != open_rows(as_npy(tmp_path, X + 1)).fingerprint()
 
 
-def refuse_with(error):
-    raise error
-
-
 SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
 MAP = xr.Dataset({"u": (("y", "x"), [[1.0]])})
 
@@ -154,12 +154,12 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
         group.create_array(name, data=X)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         stored = file.create_dataset("x", data=X)
-        for data in (file, stored):
-            with pytest.raises(SpecError, match=r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"):
-                KernelPCA(1).fit(data)
+        advice = SpecError, r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"
+        refused(KernelPCA(1).fit, (file, *advice), (stored, *advice))
         np.testing.assert_array_equal(open_rows(da.from_array(stored)).block(20, 50), X[20:50])
     anndata = SimpleNamespace(X=X, obs=0, var=0)
-    for data, error, message in (
+    refused(
+        open_rows,
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
@@ -180,9 +180,7 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
         (empty, SpecError, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
         (["a.npy", "b.npy"], SpecError, r"a list of paths \('a\.npy', \.\.\.\): .* ingest FILE FILE .* --append adds"),
         ((Path("a.npy"),), SpecError, r"one path, not a list of paths \('a\.npy'"),
-    ):
-        with case(message), pytest.raises(error, match=message):
-            open_rows(data)
+    )
 
 
 def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was():
@@ -231,7 +229,8 @@ def test_paths_that_are_no_rows(tmp_path):
     for group in ("g.zarr", "h.zarr"):
         for name in ("first", "second"):
             zarr.open_group(str(tmp_path / group)).create_array(name, data=X)
-    for name, array, error, message in (
+    refused(
+        lambda name, array: open_rows(tmp_path / name, array),
         ("rows.csv", None, SpecError, "bigkpca ingest"),
         (".", None, SpecError, "is not a Zarr array or group"),
         ("n.zarr", None, IncompleteError, r"n\.zarr is not finished: run the command that makes it again"),
@@ -242,9 +241,7 @@ def test_paths_that_are_no_rows(tmp_path):
         ("h.zarr", None, SpecError, r"contains the arrays \['first', 'second'\]: name one with --array"),
         ("h.zarr", "third", SpecError, r"does not contain an array 'third', but \['first', 'second'\]"),
         ("g.zarr", None, CorruptionError, r"g\.zarr contains an array that cannot be read .*; restore it"),
-    ):
-        with case((name, array)), pytest.raises(error, match=message):
-            open_rows(tmp_path / name, array)
+    )
     assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape  # beside one that is damaged
 
 

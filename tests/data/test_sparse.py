@@ -14,6 +14,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.errors import CorruptionError, DataError, SpecError
 from bigkpca.execution.plan import sample_bytes
 from bigkpca.spec import FitSpec, resolve
+from tests.data.cases import refused
 
 RNG = np.random.default_rng(4)
 DENSE = RNG.normal(size=(700, 30)) * (RNG.random((700, 30)) < 0.1)
@@ -105,17 +106,11 @@ def test_matrices_that_cannot_be_rows_or_are_damaged(tmp_path):
     group = zarr.open_group(tmp_path / "a.zarr", attributes={"encoding-type": "csr_matrix"})
     group.create_array("data", data=np.ones(1))
     (tmp_path / "x.h5ad").write_bytes(b"")
-    for name, message in (
-        ("x.npz", r"pass an array in it, as in scipy\.sparse\.load_npz\('.*x\.npz'\) or numpy\.load\("),
-        ("a.zarr", of_anndata),
-        ("x.h5ad", of_anndata),
-    ):
-        with pytest.raises(SpecError, match=message):
-            open_rows(tmp_path / name)
+    of_scipy = r"pass an array in it, as in scipy\.sparse\.load_npz\('.*x\.npz'\) or numpy\.load\("
+    for name, message in (("x.npz", of_scipy), ("a.zarr", of_anndata), ("x.h5ad", of_anndata)):
+        refused(open_rows, (tmp_path / name, SpecError, message))
     for column, message in ((-1, "indices must be >= 0"), (30, "indices must be < 30")):
         wrong = CSR.copy()
         wrong.indices[5] = column
-        with pytest.raises(CorruptionError, match=f"the sparse matrix is damaged: .*{message}"):
-            open_rows(wrong)
-    with pytest.raises(DataError, match="is empty"):
-        open_rows(sp.csr_array((0, 5)))
+        refused(open_rows, (wrong, CorruptionError, f"the sparse matrix is damaged: .*{message}"))
+    refused(open_rows, (sp.csr_array((0, 5)), DataError, "is empty"))

@@ -16,7 +16,7 @@ from bigkpca.data.zarr import ZarrRows, read
 from bigkpca.errors import CorruptionError, FillValuesWarning, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting import ingest
 from bigkpca.storage.groups import open_values
-from tests.data.cases import case
+from tests.data.cases import case, refused
 
 ONES = np.ones((100, 3), "f4")
 
@@ -74,9 +74,8 @@ def test_a_chunk_that_goes_is_an_error_if_all_were_stored(make, zarr_format, tmp
 @pytest.mark.parametrize("make", [in_folder, in_memory])
 def test_chunks_that_were_never_stored_are_fill_values_which_is_told_once(make, tmp_path):
     array = foreign(make(tmp_path), gap=slice(50, 60))
-    with pytest.warns(
-        FillValuesWarning, match=": 1 of its chunks are not stored, so their values are the fill value 0"
-    ):
+    message = ": 1 of its chunks are not stored, so their values are the fill value 0"
+    with pytest.warns(FillValuesWarning, match=message):
         rows = open_rows(array)
     assert rows.missing() == 1
     np.testing.assert_array_equal(rows.part(40, 60).block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
@@ -134,13 +133,12 @@ def test_values_beside_rows_are_read_as_rows_are(tmp_path):
     for given in ((str(tmp_path / "g.zarr"), "z"), (str(tmp_path / "g.zarr/z"), None)):
         with pytest.warns(FillValuesWarning, match="5 of its chunks are not stored"):
             assert open_values(*given)[:].sum() == 50
-    for given, message in (
-        ((str(tmp_path), None), "is not a Zarr array or group"),
-        ((str(tmp_path / "g.zarr"), "w"), r"does not contain an array 'w', but \['x', 'y', 'z'\]"),
-        ((str(tmp_path / "g.zarr"), "x"), r"g\.zarr/x has shape \(4, 2\): one value per row is needed"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            open_values(*given)
+    refused(
+        open_values,
+        (str(tmp_path), None, SpecError, "is not a Zarr array or group"),
+        (str(tmp_path / "g.zarr"), "w", SpecError, r"does not contain an array 'w', but \['x', 'y', 'z'\]"),
+        (str(tmp_path / "g.zarr"), "x", SpecError, r"g\.zarr/x has shape \(4, 2\): one value per row is needed"),
+    )
 
 
 @pytest.fixture
@@ -205,7 +203,8 @@ class Failing:
 
 
 def test_errors_of_several_chunks_mean_what_the_first_one_means():
-    for error, kind, message in (
+    refused(
+        lambda error: read(Failing(error, ValueError("another")), "x", 0, 10),
         (FileNotFoundError(errno.ENOENT, "no", "x/c/1"), CorruptionError, "x: x/c/1 is missing"),
         (OSError(errno.EIO, "broken", "x/c/1"), IncompleteError, "x: x/c/1: broken; run the same command again"),
         (OSError(errno.ESTALE, "stale", "x/c/1"), IncompleteError, "x: x/c/1: stale; run the same command again"),
@@ -216,9 +215,7 @@ def test_errors_of_several_chunks_mean_what_the_first_one_means():
         (ValueError("checksum"), CorruptionError, r"rows 0 to 9 cannot be read \(ValueError: checksum\); restore this"),
         (MemoryError("too large"), MemoryError, "too large"),
         (LockedError("of ours"), LockedError, "of ours"),
-    ):
-        with case(error), pytest.raises(kind, match=message):
-            read(Failing(error, ValueError("another")), "x", 0, 10)
+    )
 
 
 @pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])
