@@ -91,18 +91,16 @@ def test_tiles_cover_a_range_in_fixed_steps(start, length, height):
     assert digest.hexdigest() == hashlib.sha256(X[start : start + length].tobytes()).hexdigest()
 
 
-def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 30 * 7 * 8)
-    stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
-    for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
-        np.testing.assert_array_equal(ours, plain)
-
-
-def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
-    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 3 * 7 * 8)
+@pytest.mark.parametrize("most_rows", [3, 30])
+def test_tiles_do_not_depend_on_how_storage_is_cut_and_are_no_copies_of_rows_in_memory(
+    most_rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", most_rows * 7 * 8)
     found = list(tiles(ArrayRows(X), 10, 103, 16))
     assert [len(tile) for tile in found] == [16] * 5 + [13]
     assert all(np.shares_memory(tile, X) for tile in found)
+    for ours, plain in zip(tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16), found, strict=True):
+        np.testing.assert_array_equal(ours, plain)
 
 
 def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
@@ -128,18 +126,14 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
         (content.replace(b"(103, 7), ", b"(103,7,1),"), DataError, r"has shape \(103, 7, 1\): .* bigkpca ingest .*npy"),
     ):
         path.write_bytes(left)
-        with case(message), pytest.raises(IncompleteError, match="changed while it was being read"):
-            rows.block(0, 103)
-        with case(message), pytest.raises(kind, match=message):
-            open_rows(path)
+        refused(rows.block, (0, 103, IncompleteError, "changed while it was being read"))
+        refused(open_rows, (path, kind, message))
     path.write_bytes(content)
     rows = open_rows(path)
     short = replace(rows, stamp=rows.stamp, data_start=rows.data_start + 8)  # as if it were truncated meanwhile
-    with pytest.raises(IncompleteError, match="changed while it was being read"):
-        short.block(100, 103)
+    refused(short.block, (100, 103, IncompleteError, "changed while it was being read"))
     path.unlink()
-    with pytest.raises(CorruptionError, match=r"stored\.npy is missing; restore it"):
-        rows.block(0, 103)
+    refused(rows.block, (0, 103, CorruptionError, r"stored\.npy is missing; restore it"))
     before = open_rows(as_npy(tmp_path, X)).fingerprint()
     assert open_rows(path).fingerprint() == before != open_rows(as_npy(tmp_path, X + 1)).fingerprint()
 
@@ -183,7 +177,7 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
     )
 
 
-def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was():
+def test_rows_of_unknown_chunk_sizes_are_counted_or_refused_before_a_pass_and_the_array_stays_as_it_was():
     lazy = da.from_array(X, chunks=(10, 4))
     some = lazy[lazy[:, 0] > 0]
     rows = open_rows(some)
@@ -193,17 +187,11 @@ def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was()
     known = some.copy().compute_chunk_sizes()
     assert rows.chunk == open_rows(known).chunk
     assert rows.fingerprint() == open_rows(known).fingerprint()
-
-
-def test_what_cannot_be_counted_is_refused_before_a_pass():
-    lazy = da.from_array(X, chunks=(10, 7))
     message = r"unknown number of columns, as after X\[:, mask\]: call compute_chunk_sizes"
-    with dask.config.set(scheduler=refuse), pytest.raises(SpecError, match=message):
-        open_rows(lazy[:, lazy[0] > 0])
-    with dask.config.set(scheduler=refuse), pytest.raises(DataError, match="the dask array holds complex128 values"):
-        open_rows(lazy[lazy[:, 0] > 0] + 1j)
-    with pytest.raises(DataError, match=r"the dask array is empty: shape \(0, 7\)"):
-        open_rows(lazy[lazy[:, 0] > 1e9])
+    with dask.config.set(scheduler=refuse):
+        refused(open_rows, (lazy[:, lazy[0] > 0], SpecError, message))
+        refused(open_rows, (some + 1j, DataError, "the dask array holds complex128 values"))
+    refused(open_rows, (lazy[lazy[:, 0] > 1e9], DataError, r"the dask array is empty: shape \(0, 7\)"))
 
 
 def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
@@ -268,7 +256,7 @@ def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
     assert isinstance(KernelPCA(1, size=20).fit(made).transform(zarr.open_group(made)), da.Array)
 
 
-def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
+def test_rows_of_a_dataset_know_its_columns_of_categories_unless_their_record_is_damaged(tmp_path):
     (tmp_path / "t.csv").write_text("a,kind,b,other\n1,u,2,x\n3,v,4,x\n5,w,6,y\n")
     made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical=["kind", "other"]).path
     rows = open_rows(made)
@@ -277,21 +265,16 @@ def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
     assert names == [("kind=u", "kind=v", "kind=w"), ("other=x", "other=y")]
     assert pickle.loads(pickle.dumps(rows)).one_hot == rows.one_hot
     assert rows.part(0, 2).one_hot == ()  # which tasks do not need
-    for other in (X, zarr.open_group(made)["x"], da.ones((3, 7)), as_npy(tmp_path, X)):
-        assert open_rows(other).one_hot == ()
-
-
-def test_a_damaged_encoding_of_columns_is_named(tmp_path):
-    (tmp_path / "t.csv").write_text("a,kind\n1,u\n3,v\n")
-    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind").path
     group = zarr.open_group(made)
+    for other in (X, group["x"], da.ones((3, 7)), as_npy(tmp_path, X)):
+        assert open_rows(other).one_hot == ()
     about = group.attrs["bigkpca"]
     category = {"name": "a", "kind": "category", "categories": 3, "length": 1}
     for columns in ([], [{"kind": "number"}], "text", None, [category]):
         group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}
-        message = "its encoding of columns is damaged" if columns != [] else "describes 0 columns, and has 3"
-        with case(columns), pytest.raises(CorruptionError, match=f"{message}; ingest it again"):
-            open_rows(made)
+        message = "its encoding of columns is damaged" if columns != [] else "describes 0 columns, and has 7"
+        with case(columns):
+            refused(open_rows, (made, CorruptionError, f"{message}; ingest it again"))
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():
@@ -305,6 +288,5 @@ def test_values_that_are_not_finite_are_named(tmp_path):
         bad = X.copy()
         bad[45, 3] = value
         rows = open_rows(as_npy(tmp_path, bad))
-        for read in (lambda: list(tiles(rows, 40, 60, 8)), lambda: take(rows, np.array([3, 45, 50]))):  # noqa: B023
-            with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-                read()
+        for read in (lambda rows: list(tiles(rows, 40, 60, 8)), lambda rows: take(rows, np.array([3, 45, 50]))):
+            refused(read, (rows, DataError, f"row 45, column 3 is {name}"))

@@ -31,9 +31,8 @@ def add(path, weights):
     return path
 
 
-def weights_of(rows, given="sample_weight"):
-    found = weighted(rows, given)
-    return found.weights.of(0, found.shape[0])
+def weights_of(rows, given):
+    return weighted(rows, given).weights.of(0, rows.shape[0])
 
 
 def test_weights_are_those_that_the_dataset_records(dataset):

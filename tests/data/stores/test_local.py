@@ -37,17 +37,13 @@ def write(out, error=None):
             raise error
 
 
-def test_names_in_a_path():
+def test_names_in_a_path_and_two_points_behind_a_link_which_mean_the_folder_above_its_target(tmp_path):
     assert store_of("rows.zarr") == DISK
     assert last_name("a/b.zarr/") == "b.zarr"
     assert [parent(path) for path in ("a/b.zarr/", "b.zarr", "/b.zarr")] == ["a", ".", "/"]
     assert [is_path(each) for each in ("a", Path("a"), np.zeros(3))] == [True, True, False]
     assert expanded(Path("~/a")) == str(Path.home() / "a")
-    with pytest.raises(TypeError, match="paths must be strings, not bytes"):
-        expanded(b"a")
-
-
-def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path):
+    refused(expanded, (b"a", TypeError, "paths must be strings, not bytes"))
     folder(tmp_path / "far" / "deep")
     (tmp_path / "near").symlink_to(tmp_path / "far" / "deep")
     assert DISK.absolute(f"{tmp_path}/near/../x.npy") == f"{tmp_path}/far/x.npy"
@@ -188,18 +184,15 @@ def test_a_folder_is_put_in_the_place_of_another_which_is_kept_aside(tmp_path):
     assert (DISK.names(aside), sorted(DISK.names(str(tmp_path)))) == (["y"], ["a", "beside"])
 
 
-def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
+def test_of_a_folder_metadata_are_removed_first_and_of_a_link_not_what_it_leads_to(tmp_path, monkeypatch):
     kept = folder(tmp_path / "kept", x=b"1")
     for remove in (DISK.remove_folder, DISK.remove_file):
         (tmp_path / "link").symlink_to(kept)
         remove(str(tmp_path / "link"))
         assert not (tmp_path / "link").is_symlink()
     assert DISK.files(kept).keys() == {"x"}
-
-
-def test_metadata_are_removed_first_and_a_folder_only_if_it_is_empty(tmp_path, monkeypatch):
     root, removed = folder(tmp_path / "a", **{"x": b"1", "zarr.json": b"{}"}), []
-    DISK.remove_empty(root)
+    DISK.remove_empty(root)  # which it is not
     DISK.remove_empty(f"{root}/nothing")
     assert sorted(DISK.names(root)) == ["x", "zarr.json"]
     monkeypatch.setattr("shutil.rmtree", lambda path: removed.append(DISK.names(path)))
