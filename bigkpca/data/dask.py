@@ -115,7 +115,7 @@ def uncounted_rows(array: da.Array) -> DaskRows:
     check_numeric(array.dtype, where)  # before the pass that counts
     if math.isnan(array.shape[1]):
         raise SpecError(
-            f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it first"
+            f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it"
         )
     return DaskRows(optimized(array)[0], where=where)
 

@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 from zlib import crc32
 
@@ -248,14 +248,7 @@ class DeviceRows(ArrayRows):
         return anonymous(self) | {"stamp": digest_of_rows(self, whole)}
 
     def __reduce__(self) -> Any:
-        return _held, (vars(self) | {"values": on_host(self.values)},)
-
-
-def _held(fields: dict[str, Any]) -> ArrayRows:
-    """Rows in host memory, from the values of their fields."""
-    found = object.__new__(ArrayRows)
-    vars(found).update(fields)
-    return found
+        return partial(ArrayRows, **(vars(self) | {"values": on_host(self.values)})), ()
 
 
 def take(rows: Rows, numbers: Array) -> Array:

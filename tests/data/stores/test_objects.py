@@ -25,12 +25,6 @@ from tests.helpers.s3 import BUCKET, KEY, SECRET, in_bucket
 from tests.helpers.stores import as_npy
 
 
-@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
-def root(request, tmp_path):
-    """A folder where nothing is, in both kinds of stores."""
-    return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
-
-
 def filled(root, **files):
     """The store of a folder with these files; `__` in a name stands for a slash."""
     store = store_of(root)
