@@ -4,6 +4,7 @@ import builtins
 import hashlib
 import pickle
 from importlib.util import find_spec
+from unittest.mock import Mock
 
 import array_api_strict
 import dask
@@ -51,12 +52,7 @@ every_kind = pytest.mark.parametrize(
 def copied(monkeypatch):
     """The numbers of rows of all copies that rows on a device make in host memory."""
     counts = []
-
-    def recording(values):
-        counts.append(values.shape[0])
-        return on_host(values)
-
-    monkeypatch.setattr(rows_module, "on_host", recording)
+    monkeypatch.setattr(rows_module, "on_host", lambda values: (counts.append(values.shape[0]), on_host(values))[1])
     return counts
 
 
@@ -137,10 +133,9 @@ def test_a_number_that_is_not_finite_is_named(kind, wrong):
     rows = KINDS[kind](values)
     for digest in (None, hashlib.sha256()):
         for device in (None, rows.device):
-            with pytest.raises(DataError, match=r"the array: row 57, column 3 is (NaN|inf)"):
-                list(tiles(rows, 0, 103, 16, digest, device=device))
-    with pytest.raises(DataError, match="row 57, column 3"):
-        take(rows, np.array([3, 57]))
+            found = tiles(rows, 0, 103, 16, digest, device=device)
+            refused(list, (found, DataError, r"the array: row 57, column 3 is (NaN|inf)"))
+    refused(take, (rows, np.array([3, 57]), DataError, "row 57, column 3"))
 
 
 @needs_torch
@@ -191,14 +186,11 @@ def test_dask_arrays_of_tensors_are_rows(make):
 
 
 def test_no_library_is_imported_to_recognize_its_arrays(monkeypatch):
-    imported, plain = [], builtins.__import__
-
-    def recording(name, *others):
-        imported.append(name)
-        return plain(name, *others)
-
-    monkeypatch.setattr(builtins, "__import__", recording)
+    imported = Mock(side_effect=builtins.__import__)
+    monkeypatch.setattr(builtins, "__import__", imported)
     assert not is_tensor(X)
     open_rows(X)
     open_rows(X.tolist())
-    assert not {name.partition(".")[0] for name in imported} & {"torch", "cupy", "array_api_strict", "array_api_compat"}
+    monkeypatch.undo()
+    names = {call.args[0].partition(".")[0] for call in imported.mock_calls}
+    assert not names & {"torch", "cupy", "array_api_strict", "array_api_compat"}
