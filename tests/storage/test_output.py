@@ -294,9 +294,7 @@ def test_another_request_is_refused_in_an_object_store_until_it_overwrites(bucke
             r"o\.zarr is being made, or was left unfinished, by another request, of a store of reconstructed rows made "
             r"with other options \(model is 'm' there and 'n' here\): wait .* with --overwrite"
         )
-        with pytest.raises(LockedError, match=message) as refused:
-            make(path, OTHER)
-        assert refused.value.exit_code == 5
+        refused(make, (path, OTHER, LockedError, message))
         replace(path, note=notes.append)
         assert notes == [f"removing what is at {path} first"]
         check(path, record=OTHER)
