@@ -158,10 +158,10 @@ class Rows(ABC):
         """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them: of
         sizes and times or tags of stored chunks, or of values in memory. Makes no pass over files."""
 
-    def with_weights(self, weights: SampleWeights | None) -> Self:
-        """The same rows, as they were opened, with these weights."""
+    def changed(self, **fields: Any) -> Self:
+        """The same rows with other values of these fields, and with what is known of them already."""
         found = object.__new__(type(self))  # a copy would leave out what tasks do not need
-        vars(found).update(vars(self) | {"weights": weights})
+        vars(found).update(vars(self) | fields)
         return found
 
     def _weights_of(self, start: int, stop: int) -> SampleWeights | None:

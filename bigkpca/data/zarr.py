@@ -97,22 +97,34 @@ class ZarrRows(Rows):
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
         are stored, each must be there whenever it is read."""
-        stored = self.stored
+        stored = self.stored  # which is not listed again
         if stored is not None:
             stored = {key: stored[key] for key in chunk_keys(self.array, count, stored)}
-        array = _guarded(self.array, _missing(self.array, count, stored))
-        found = replace(self, count=count, pinned=True, array=array)
-        vars(found)["stored"] = stored  # not listed again
-        return found
+        return self.changed(count=count, pinned=True, stored=stored).guarded()
+
+    def guarded(self) -> ZarrRows:
+        """These rows. If all of their chunks are stored, each must be there whenever it is read."""
+        if self.missing() or not self.array.store.supports_listing:
+            return self
+        return self.changed(array=whole(self.array))
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
-        """The stored chunks or shards of these rows, by key; None if the store cannot be listed."""
-        return _stored(self.array, self.count)
+        """The stored chunks, or shards, of these rows by key; None if the store cannot be listed. Sizes and stamps are
+        known in the stores of paths only."""
+        folder, prefix = array_path(self.array), f"{self.array.path}/" if self.array.path else ""
+
+        async def listed() -> dict[str, StoredFile]:
+            return {key.removeprefix(prefix): StoredFile(1, "") async for key in self.array.store.list_prefix(prefix)}
+
+        if folder is None and not self.array.store.supports_listing:
+            return None
+        files = sync(listed()) if folder is None else store_of(folder).files(folder)
+        return {key: files[key] for key in chunk_keys(self.array, self.count, files) if files[key].bytes}
 
     def missing(self) -> int:
-        """Number of chunks that are not stored; 0 if the store cannot be listed."""
-        return _missing(self.array, self.count, self.stored)
+        """Number of chunks, or shards, that are not stored; 0 if the store cannot be listed."""
+        return 0 if self.stored is None else math.prod(_grid(self.array, self.count)) - len(self.stored)
 
     def stored_rows(self, known: int = 0) -> int:
         """The rows before the first chunk or shard after `known` rows that is not stored: programs that append may not
@@ -196,11 +208,9 @@ class StoredArray:
 
     def first(self, count: int) -> StoredArray:
         """The first `count` values. Those of others are read as rows of others are."""
-        found = replace(self, count=count)
         if isinstance(self.array.store, Whole):
-            return found
-        missing = _missing(self.array, count, _stored(self.array, count))
-        return replace(found, array=_as_stored(self.array, self.where, missing))
+            return replace(self, count=count)
+        return replace(self, count=count, array=_as_stored(ZarrRows(self.array, count, where=self.where)).array)
 
 
 def stored_array(array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None) -> StoredArray:
@@ -219,43 +229,19 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
         attributes = {"_FillValue": array.fill_value, **attributes}
     path = array_path(array) or f"PATH/{array.path}"
     check_encoding(attributes, where, f"xarray.open_zarr({parent(path)!r})[{last_name(path)!r}]")
-    rows = ZarrRows(_guarded(array, 0), array.shape[0], where=where, name=name)
-    missing = rows.missing()  # of a listing that these rows keep
-    return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
+    return _as_stored(ZarrRows(array, array.shape[0], where=where, name=name))
 
 
-def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[Any]:
-    """An array that others wrote. If all of its chunks are stored, each of them must be there whenever it is read;
-    otherwise a warning says how many are `missing`, which are fill values as Zarr defines."""
-    if missing:
+def _as_stored(rows: ZarrRows) -> ZarrRows:
+    """Rows that others wrote. If all of their chunks are stored, each of them must be there whenever it is read;
+    otherwise a warning says how many are not, which are fill values as Zarr defines."""
+    if missing := rows.missing():
+        fill = rows.array.fill_value
         warn(
-            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value {array.fill_value}",
+            f"{rows.where}: {missing:,} of its chunks are not stored, so their values are the fill value {fill}",
             FillValuesWarning,
         )
-    return _guarded(array, missing)
-
-
-def _guarded(array: zarr.Array[Any], missing: int) -> zarr.Array[Any]:
-    return array if missing or not array.store.supports_listing else whole(array)
-
-
-def _stored(array: zarr.Array[Any], count: int) -> dict[str, StoredFile] | None:
-    """The stored chunks, or shards, of the first `count` rows by key; None if the store cannot be listed. Their sizes
-    and stamps are known in the stores of paths only."""
-    folder, prefix = array_path(array), f"{array.path}/" if array.path else ""
-
-    async def listed() -> dict[str, StoredFile]:
-        return {key.removeprefix(prefix): StoredFile(1, "") async for key in array.store.list_prefix(prefix)}
-
-    if folder is None and not array.store.supports_listing:
-        return None
-    files = sync(listed()) if folder is None else store_of(folder).files(folder)
-    return {key: files[key] for key in chunk_keys(array, count, files) if files[key].bytes}
-
-
-def _missing(array: zarr.Array[Any], count: int, stored: Mapping[str, StoredFile] | None) -> int:
-    """Number of chunks, or shards, of the first `count` rows that are not `stored`; 0 if that is not known."""
-    return 0 if stored is None else math.prod(_grid(array, count)) - len(stored)
+    return rows.guarded()
 
 
 def _grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:

@@ -92,9 +92,7 @@ def test_tiles_cover_a_range_in_fixed_steps(start, length, height):
 
 
 @pytest.mark.parametrize("most_rows", [3, 30])
-def test_tiles_do_not_depend_on_how_storage_is_cut_and_are_no_copies_of_rows_in_memory(
-    most_rows, tmp_path, monkeypatch
-):
+def test_tiles_do_not_depend_on_storage_and_are_no_copies_of_rows_in_memory(most_rows, tmp_path, monkeypatch):
     monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", most_rows * 7 * 8)
     found = list(tiles(ArrayRows(X), 10, 103, 16))
     assert [len(tile) for tile in found] == [16] * 5 + [13]
@@ -240,9 +238,9 @@ def test_files_that_other_libraries_open_are_refused_with_the_line_that_does(tmp
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["NAME"] = X
     for name, start in (("x.zarr.zip", "zarr.open("), ("x.nc", "xarray.open_data"), ("x.h5", "dask.array.from_array(")):
-        with pytest.raises(SpecError, match=f"{name} is a file: pass an array in it, as in ") as refused:
+        with pytest.raises(SpecError, match=f"{name} is a file: pass an array in it, as in ") as raised:
             open_rows(tmp_path / name)
-        line = str(refused.value).partition("as in ")[2]
+        line = str(raised.value).partition("as in ")[2]
         assert line.startswith(start)
         rows = eval(line, {"zarr": zarr, "xarray": xr, "h5py": h5py, "dask": dask})
         np.testing.assert_array_equal(open_rows(rows).block(0, 103), X)
