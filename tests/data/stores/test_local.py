@@ -94,13 +94,8 @@ def test_sync_forces_everything_to_disk_and_removes_what_killed_writes_left(tmp_
     folder(tmp_path / "a" / "mine.partial", y=b"3")
     for number in range(300):
         folder(tmp_path / "a" / "c" / str(number), **{"0": b"12", "0.partial": b"1"})
-    synced, real = [], os.fsync
-
-    def fsync(handle):
-        synced.append(os.fstat(handle).st_ino)
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle)))
     DISK.sync(root)
     assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path / "a", *(tmp_path / "a").rglob("*")))
     assert [name for name in DISK.files(root) if "partial" in name] == ["mine.partial/y"]
@@ -156,7 +151,6 @@ def test_a_system_or_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
 def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_what_cannot_be_created(tmp_path):
-
     def not_created(path, lost, why):
         message = rf"^{path} cannot be written, since {lost} cannot be created [(]{why}.*[)]: choose another path"
         refused(write, (path, SpecError, message))
