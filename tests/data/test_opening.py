@@ -21,6 +21,7 @@ import xarray as xr
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
 
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
@@ -33,6 +34,7 @@ from tests.helpers.lazy import refuse
 from tests.helpers.stores import as_npy, as_zarr
 
 X = np.random.default_rng(0).normal(size=(103, 7))
+X[X < -0.5] = 0
 
 
 def in_chunks(folder, **options):
@@ -55,6 +57,8 @@ KINDS = {
     "pandas": lambda folder: pd.DataFrame(X),
     "polars": lambda folder: pl.DataFrame(X),
     "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
+    "sparse": lambda folder: csr_array(X),
+    "sparse chunks": lambda folder: da.from_array(X, chunks=(17, 7)).map_blocks(csr_matrix),
     "zarr v3": in_chunks,
     "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
     "sharded zarr": lambda folder: in_chunks(folder, chunks=(10, 7), shards=(40, 7)),
@@ -73,12 +77,14 @@ def test_every_kind_gives_the_same_rows(kind, tmp_path):
     assert rows.shape == X.shape
     assert rows.dtype == np.float64
     assert rows.names == (tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None)  # as polars calls them
-    np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
+    for start, stop in ((0, 103), (0, 1), (20, 55), (102, 103)):
+        np.testing.assert_array_equal(rows.block(start, stop), X[start:stop])
+        part = rows.part(start, stop)  # which counts its rows as the whole does
+        part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(start, stop), X[start:stop])
+        np.testing.assert_array_equal(part.block(stop - 1, stop), X[stop - 1 : stop])
     numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
     np.testing.assert_array_equal(take(rows, numbers), X[numbers])
-    part = rows.part(20, 60)  # which counts its rows as the whole does
-    part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(30, 40), X[30:40])
 
 
 @given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
@@ -276,8 +282,8 @@ def test_rows_of_a_dataset_know_its_columns_of_categories_unless_their_record_is
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():
-    for kind in (np.asarray, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
-        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), X + 1)]
+    for kind in (np.asarray, csr_array, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
+        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), 2 * X)]
         assert stamps[0] == stamps[1] != stamps[2]
 
 
