@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
+from bigkpca.data.rows import ArrayRows, check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.array_api import dtype_of
@@ -283,8 +283,9 @@ def tensor_rows(data: Any) -> ArrayRows:
     check_shape(tuple(data.shape), where)
     if is_of_torch(data) and data.device.type == "cpu":
         return ArrayRows(data.numpy(force=True), where=where)  # copies only values with a lazy sign
-    rows = DeviceRows(data, where=where)
-    rows.device.finish()  # what computes the tensor: passes do not wait for other streams
+    rows = ArrayRows(data, where=where)
+    if rows.device is not None:
+        rows.device.finish()  # what computes the tensor: passes do not wait for other streams
     return rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
@@ -171,9 +172,10 @@ class Rows(ABC):
 
 @dataclass(frozen=True)
 class ArrayRows(Rows):
-    """Rows first, first + 1, ... of a table, in memory."""
+    """Rows first, first + 1, ... of a table in memory, or of a tensor on a device. In another process they are an array
+    of NumPy."""
 
-    values: Array
+    values: Any
     first: int = 0
     grain: int = 1
 
@@ -185,7 +187,11 @@ class ArrayRows(Rows):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
+        return dtype_of(self.values)
+
+    @property
+    def device(self) -> Device | None:
+        return device_of(self.values)
 
     @property
     def held_bytes(self) -> int:
@@ -197,11 +203,12 @@ class ArrayRows(Rows):
         return type(self)(self._cut(start, stop), start, where=self.where, names=self.names, weights=weights)
 
     def block(self, start: int, stop: int) -> Array:
-        return aligned(self._cut(start, stop))
+        return aligned(on_host(self._cut(start, stop)))
 
     def taken(self, numbers: Array) -> Array:
         """Rows with these numbers, (m, d), aligned."""
-        return aligned(self.values[numbers - self.first])
+        with self.device.current() if self.device else nullcontext():
+            return aligned(on_host(rows_of(self.values, numbers - self.first)))
 
     def _cut(self, start: int, stop: int) -> Any:
         return self.values[start - self.first : stop - self.first, :]
@@ -209,29 +216,6 @@ class ArrayRows(Rows):
     def fingerprint(self) -> dict[str, Any]:
         whole = Block(0, self.first, self.first + self.shape[0])
         return anonymous(self) | {"stamp": digest_of_rows(self, whole)}
-
-
-class DeviceRows(ArrayRows):
-    """Rows of a tensor on a device. In another process they are a NumPy array."""
-
-    values: Any
-
-    @property
-    def device(self) -> Device:
-        found = device_of(self.values)
-        assert found is not None
-        return found
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return dtype_of(self.values)
-
-    def block(self, start: int, stop: int) -> Array:
-        return aligned(on_host(self._cut(start, stop)))
-
-    def taken(self, numbers: Array) -> Array:
-        with self.device.current():
-            return aligned(on_host(rows_of(self.values, numbers - self.first)))
 
     def tile(self, start: int, stop: int, digest: Any = None) -> Any:
         """Rows start..stop on the device, checked like those of `tiles`; copied only for a digest or an error."""
@@ -270,7 +254,7 @@ def tiles(
 ) -> Iterator[Any]:
     """Rows start..stop in tiles of `tile_rows` rows, counted from `start`, checked for NaN and infinity and added to
     `digest`. Tiles are arrays of NumPy, but those of rows on this `device` stay there."""
-    if device is not None and isinstance(rows, DeviceRows) and rows.device == device:
+    if device is not None and isinstance(rows, ArrayRows) and rows.device == device:
         for a in range(start, stop, tile_rows):
             yield rows.tile(a, min(a + tile_rows, stop), digest)
         return
