@@ -228,9 +228,8 @@ def randomized_svd(
         raise SpecError(f"k={k}: Z of shape {Z.shape} has at most {min(n, D)} singular values")
     tall, shift, deviation = Z.rechunk({1: -1}), np.zeros(D), np.zeros(D)
     if center:  # a row near the mean, about which sums lose no digits
-        shift = np.asarray(
-            tall.blocks[int(np.argmax(np.array(tall.chunks[0]) > 0))].mean(axis=0, dtype=float).compute()
-        )
+        first = int(np.argmax(np.array(tall.chunks[0]) > 0))
+        shift = np.asarray(tall.blocks[first].mean(axis=0, dtype=float).compute())
 
     def apply(Q: Array) -> Array:
         nonlocal deviation

@@ -115,6 +115,12 @@ def bucket(s3_server, use_s3):
     return f"s3://{BUCKET}/{secrets.token_hex(4)}"
 
 
+@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
+def root(request, tmp_path):
+    """A folder where nothing is, in both kinds of stores."""
+    return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
+
+
 @pytest.fixture
 def steps(monkeypatch):
     """Cuts runs off at a step: a change of a local disk, or a request to an object store."""

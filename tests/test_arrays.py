@@ -12,6 +12,7 @@ from dask.callbacks import Callback
 from bigkpca import arrays, kernels, landmarks, methods
 from bigkpca.errors import DataError, SpecError
 from bigkpca.numerics import measures
+from tests.data.cases import refused
 from tests.helpers import oracles
 from tests.helpers.fits import fit, scores
 from tests.helpers.lazy import refuse
@@ -112,19 +113,16 @@ def test_landmarks_are_drawn_in_one_pass_and_one_more_counts_rows(tmp_path):
 
 
 def test_landmarks_that_cannot_be_drawn_are_refused(X):
-    with pytest.raises(SpecError, match="size=0: Input should be greater than or equal to 1"):
-        arrays.draw_landmarks(X, 0, GAUSSIAN)
-    with pytest.raises(SpecError, match="landmarks='kmeans' uses averages of rows"):
-        arrays.draw_landmarks(X, 5, kernels.Function(quadratic), landmarks="kmeans")
     missing = X.copy()
     missing[120, 3] = np.nan
-    for rows, message in (
-        (missing, "the dask array: row 120, column 3 is NaN"),
-        (np.ones((50, 4)), "the dask array: all 50 sampled rows are equal"),
-        (X[:0], "the dask array"),
-    ):
-        with pytest.raises((DataError, SpecError), match=message):
-            arrays.draw_landmarks(da.from_array(rows, chunks=(40, 4)), 5, GAUSSIAN)
+    refused(
+        lambda rows, size, kernel, rule="auto": arrays.draw_landmarks(rows, size, kernel, landmarks=rule),
+        (X, 0, GAUSSIAN, SpecError, "size=0: Input should be greater than or equal to 1"),
+        (X, 5, kernels.Function(quadratic), "kmeans", SpecError, "landmarks='kmeans' uses averages of rows"),
+        (da.from_array(missing, chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array: row 120, column 3 is NaN"),
+        (da.ones((50, 4), chunks=40), 5, GAUSSIAN, DataError, "the dask array: all 50 sampled rows are equal"),
+        (da.from_array(X[:0], chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array"),
+    )
 
 
 def test_kernel_blocks_are_the_kernel(X):
@@ -141,28 +139,21 @@ def test_kernel_blocks_are_the_kernel(X):
 
 def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
     for S in (np.ones((4, 3)), np.ones(64), np.ones((2, 64, 1))):
-        with pytest.raises(SpecError, match=r"landmarks of shape \(.*\) do not fit rows of 64 columns"):
-            arrays.kernel_blocks(X, S, GAUSSIAN)
+        message = r"landmarks of shape \(.*\) do not fit rows of 64 columns"
+        refused(arrays.kernel_blocks, (X, S, GAUSSIAN, SpecError, message))
     model = fitted(X)
     for view in (arrays.scores, arrays.feature_map, arrays.leverage):
-        with pytest.raises(SpecError, match="has 3 columns, but the model was fitted on 64"):
-            view(model, da.ones((10, 3)))
-    for k in (0, -1, 65):
-        with pytest.raises(SpecError, match=rf"k={k}: Z of shape \(150, 64\) has at most 64 singular values"):
-            arrays.randomized_svd(da.from_array(X), k)
+        refused(view, (model, da.ones((10, 3)), SpecError, "has 3 columns, but the model was fitted on 64"))
 
 
-def test_random_features_approximate_the_kernel(X):
+def test_random_features_approximate_the_kernel_and_depend_on_the_seed_alone(X):
     for form in ("orthogonal", "iid", "phase"):
         Z = arrays.random_features(X[:40], 10_000, GAUSSIAN, form=form).compute()
         assert Z.shape == (40, 10_000)
         np.testing.assert_allclose(Z @ Z.T, GAUSSIAN(X[:40], X[:40]), atol=0.05, err_msg=form)  # 5 standard errors
-
-
-def test_random_features_depend_on_the_seed_alone_and_are_not_those_of_a_fit(X):
     one, again, other = (arrays.random_features(X, 40, GAUSSIAN, random_state=seed).compute() for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
-    for Z in (other, arrays.feature_map(fitted(X, method="rff"), X).compute()):
+    for Z in (other, arrays.feature_map(fitted(X, method="rff"), X).compute()):  # a fit draws others
         assert np.abs(Z @ Z.T - one @ one.T).max() > 0.01
 
 
@@ -280,15 +271,15 @@ def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
 
 
 def test_randomized_svd_refuses_what_has_no_singular_values(tall):
-    for Z, given, message in (
-        (da.ones(10), {}, "Z has shape"),
-        (da.ones((5, 5), dtype=complex), {}, "complex128: it must be a table of real numbers"),
-        (da.ones((5, 5)), {"passes": 0}, "passes=0: at least one is needed"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            arrays.randomized_svd(Z, 1, **given)
-    with pytest.raises(DataError, match="Z contains NaN or infinity"):
-        arrays.randomized_svd(da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60)), 3)
+    wrong = da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60))
+    refused(
+        lambda Z, k, passes=5: arrays.randomized_svd(Z, k, passes=passes),
+        *((wrong, k, SpecError, rf"k={k}: Z of shape \(500, 60\) has at most 60 singular values") for k in (0, -1, 61)),
+        (da.ones(10), 1, SpecError, "Z has shape"),
+        (da.ones((5, 5), dtype=complex), 1, SpecError, "complex128: it must be a table of real numbers"),
+        (da.ones((5, 5)), 1, 0, SpecError, "passes=0: at least one is needed"),
+        (wrong, 3, DataError, "Z contains NaN or infinity"),
+    )
 
 
 def test_randomized_svd_holds_few_chunks_at_a_time(tall):
@@ -322,8 +313,8 @@ def test_chunks_of_rows_are_kept(X):
         assert lazy.chunks[0] == (1, 99, 50)
     many = da.zeros((100_000, 64), chunks=(10_000, 64))
     assert arrays.scores(model, many).chunks[0] == (10_000,) * 10
-    with pytest.raises(DataError, match="the dask array: row 120, column 3 is NaN"):
-        arrays.scores(model, da.where(da.arange(150 * 64).reshape(150, 64) == 120 * 64 + 3, np.nan, rows)).compute()
+    missing = da.where(da.arange(150 * 64).reshape(150, 64) == 120 * 64 + 3, np.nan, rows)
+    refused(arrays.scores(model, missing).compute, (DataError, "the dask array: row 120, column 3 is NaN"))
 
 
 def test_randomized_svd_repeats_with_its_seed_and_is_zero_for_zeros(tall):

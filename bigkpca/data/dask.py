@@ -28,7 +28,6 @@ from bigkpca.data.rows import ArrayRows, Rows, SampleWeights, anonymous, check_s
 from bigkpca.data.sparse import SparseRows, sparse_rows
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.array_api import on_host
-from bigkpca.numerics.linalg import aligned
 
 if TYPE_CHECKING:  # slow to import, and a caller with such rows has already imported it
     import dask.array as da
@@ -77,8 +76,7 @@ class DaskRows(Rows):
         return delayed(rows_of_chunk)(piece, start, self.where, self._weights_of(start, stop))
 
     def block(self, start: int, stop: int) -> Array:
-        found = unmasked(self._piece(start, stop).compute(), OF_DASK)
-        return aligned(found.toarray() if issparse(found) else np.asarray(on_host(found)))
+        return rows_of_chunk(self._piece(start, stop).compute(), start, self.where).block(start, stop)
 
     def _piece(self, start: int, stop: int) -> da.Array:
         """These rows as one chunk. Dask drops the masks of chunks that it joins, so they are looked at before."""
@@ -115,7 +113,7 @@ def uncounted_rows(array: da.Array) -> DaskRows:
     check_numeric(array.dtype, where)  # before the pass that counts
     if math.isnan(array.shape[1]):
         raise SpecError(
-            f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it first"
+            f"{where} has an unknown number of columns, as after X[:, mask]: call compute_chunk_sizes() on it"
         )
     return DaskRows(optimized(array)[0], where=where)
 

@@ -132,6 +132,5 @@ def device_of(X: Any) -> Device | None:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error says that the memory of a device is full."""
-    return type(error).__name__ == "OutOfMemoryError" or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
-    )
+    named = isinstance(error, RuntimeError) and any(text in str(error) for text in _FULL)
+    return named or type(error).__name__ == "OutOfMemoryError"

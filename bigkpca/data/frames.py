@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from bigkpca.data.rows import ArrayRows, DeviceRows, check_shape
+from bigkpca.data.devices import device_of
+from bigkpca.data.rows import ArrayRows, check_shape
 from bigkpca.data.stores import is_path
 from bigkpca.errors import Array, DataError, SpecError, check_numeric
 from bigkpca.numerics.array_api import dtype_of
@@ -281,11 +282,10 @@ def tensor_rows(data: Any) -> ArrayRows:
     where = "the array"
     check_tensor(data, where)
     check_shape(tuple(data.shape), where)
-    if is_of_torch(data) and data.device.type == "cpu":
+    if (device := device_of(data)) is None:
         return ArrayRows(data.numpy(force=True), where=where)  # copies only values with a lazy sign
-    rows = DeviceRows(data, where=where)
-    rows.device.finish()  # what computes the tensor: passes do not wait for other streams
-    return rows
+    device.finish()  # what computes the tensor: passes do not wait for other streams
+    return ArrayRows(data, where=where)
 
 
 def check_tensor(data: Any, where: str) -> np.dtype[Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -144,10 +145,10 @@ class Rows(ABC):
         """The identity of the rows, JSON-ready: path (or None), shape, dtype, and a stamp that changes with them: of
         sizes and times or tags of stored chunks, or of values in memory. Makes no pass over files."""
 
-    def with_weights(self, weights: SampleWeights | None) -> Self:
-        """The same rows, as they were opened, with these weights."""
+    def changed(self, **fields: Any) -> Self:
+        """The same rows with other values of these fields, and with what is known of them already."""
         found = object.__new__(type(self))  # a copy would leave out what tasks do not need
-        vars(found).update(vars(self) | {"weights": weights})
+        vars(found).update(vars(self) | fields)
         return found
 
     def _weights_of(self, start: int, stop: int) -> SampleWeights | None:
@@ -157,9 +158,10 @@ class Rows(ABC):
 
 @dataclass(frozen=True)
 class ArrayRows(Rows):
-    """Rows first, first + 1, ... of a table, in memory."""
+    """Rows first, first + 1, ... of a table in memory, or of a tensor on a device. In another process they are an array
+    of NumPy."""
 
-    values: Array
+    values: Any
     first: int = 0
     grain: int = 1
 
@@ -171,7 +173,11 @@ class ArrayRows(Rows):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.values.dtype
+        return dtype_of(self.values)
+
+    @property
+    def device(self) -> Device | None:
+        return device_of(self.values)
 
     @property
     def held_bytes(self) -> int:
@@ -183,40 +189,19 @@ class ArrayRows(Rows):
         return type(self)(self._cut(start, stop), start, where=self.where, names=self.names, weights=weights)
 
     def block(self, start: int, stop: int) -> Array:
-        return aligned(self._cut(start, stop))
+        return aligned(on_host(self._cut(start, stop)))
 
     def taken(self, numbers: Array) -> Array:
         """Rows with these numbers, (m, d), aligned."""
-        return aligned(self.values[numbers - self.first])
+        with self.device.current() if self.device else nullcontext():
+            return aligned(on_host(rows_of(self.values, numbers - self.first)))
 
     def _cut(self, start: int, stop: int) -> Any:
         return self.values[start - self.first : stop - self.first, :]
 
     def fingerprint(self) -> dict[str, Any]:
-        return anonymous(self) | {"stamp": hashlib.sha256(little_endian(self.values)).hexdigest()}
-
-
-class DeviceRows(ArrayRows):
-    """Rows of a tensor on a device. In another process they are a NumPy array."""
-
-    values: Any
-
-    @property
-    def device(self) -> Device:
-        found = device_of(self.values)
-        assert found is not None
-        return found
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return dtype_of(self.values)
-
-    def block(self, start: int, stop: int) -> Array:
-        return aligned(on_host(self._cut(start, stop)))
-
-    def taken(self, numbers: Array) -> Array:
-        with self.device.current():
-            return aligned(on_host(rows_of(self.values, numbers - self.first)))
+        whole = Block(0, self.first, self.first + self.shape[0])
+        return anonymous(self) | {"stamp": digest_of_rows(self, whole)}
 
     def tile(self, start: int, stop: int, digest: Any = None) -> Any:
         """Rows start..stop on the device, checked like those of `tiles`; copied only for a digest or an error."""
@@ -229,19 +214,8 @@ class DeviceRows(ArrayRows):
                 digest.update(little_endian(copy))
         return X
 
-    def fingerprint(self) -> dict[str, Any]:
-        whole = Block(0, self.first, self.first + self.shape[0])
-        return anonymous(self) | {"stamp": digest_of_rows(self, whole)}
-
     def __reduce__(self) -> Any:
-        return _held, (vars(self) | {"values": on_host(self.values)},)
-
-
-def _held(fields: dict[str, Any]) -> ArrayRows:
-    """Rows in host memory, from the values of their fields."""
-    found = object.__new__(ArrayRows)
-    vars(found).update(fields)
-    return found
+        return partial(ArrayRows, **(vars(self) | {"values": on_host(self.values)})), ()
 
 
 def take(rows: Rows, numbers: Array) -> Array:
@@ -266,7 +240,7 @@ def tiles(
 ) -> Iterator[Any]:
     """Rows start..stop in tiles of `tile_rows` rows, counted from `start`, checked for NaN and infinity and added to
     `digest`. Tiles are arrays of NumPy, but those of rows on this `device` stay there."""
-    if device is not None and isinstance(rows, DeviceRows) and rows.device == device:
+    if device is not None and isinstance(rows, ArrayRows) and rows.device == device:
         for a in range(start, stop, tile_rows):
             yield rows.tile(a, min(a + tile_rows, stop), digest)
         return

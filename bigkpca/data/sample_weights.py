@@ -44,7 +44,7 @@ _Rows = TypeVar("_Rows", bound=Rows)
 def without(rows: _Rows, numbers: Array) -> _Rows:
     """The rows, of which those with these ascending numbers take no part in a fit, nor do those left out before."""
     weights = rows.weights or SampleWeights(None, rows.shape[0])
-    return rows.with_weights(replace(weights, excluded=np.union1d(weights.excluded, numbers)))
+    return rows.changed(weights=replace(weights, excluded=np.union1d(weights.excluded, numbers)))
 
 
 def number_and_weight(rows: Rows) -> tuple[int, float]:
@@ -80,8 +80,8 @@ def weighted(rows: _Rows, given: Any) -> _Rows:
         raise SpecError(f"there are {count:,} sample weights for {n:,} rows of {rows.where}: give one for each row")
     if isinstance(values, StoredArray):
         stored = values.first(n)
-        return rows.with_weights(SampleWeights(partial(read, stored.array, stored.where), n))
-    return rows.with_weights(SampleWeights(values.block if isinstance(values, NpyRows) else values, n))
+        return rows.changed(weights=SampleWeights(partial(read, stored.array, stored.where), n))
+    return rows.changed(weights=SampleWeights(values.block if isinstance(values, NpyRows) else values, n))
 
 
 def _opened(rows: Rows, given: Any) -> Array | NpyRows | StoredArray:

@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, ObjectStore, StorePath, ZipSto
 
 from bigkpca.data.blocks import Block
 from bigkpca.data.frames import check_encoding
-from bigkpca.data.rows import ArrayRows, Rows, anonymous, check_shape, digest_of_rows
+from bigkpca.data.rows import Rows, anonymous, check_shape, digest_of_rows
 from bigkpca.data.stores import NODE_FILES, StoredFile, last_name, parent, store_of
 from bigkpca.data.zarr_stores import BelowKey, Whole, zarr_store
 from bigkpca.errors import Array, BigKPCAError, CorruptionError, FillValuesWarning, SpecError, unreadable, warn
@@ -97,22 +97,34 @@ class ZarrRows(Rows):
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks
         are stored, each must be there whenever it is read."""
-        stored = self.stored
+        stored = self.stored  # which is not listed again
         if stored is not None:
             stored = {key: stored[key] for key in chunk_keys(self.array, count, stored)}
-        array = _guarded(self.array, _missing(self.array, count, stored))
-        found = replace(self, count=count, pinned=True, array=array)
-        vars(found)["stored"] = stored  # not listed again
-        return found
+        return self.changed(count=count, pinned=True, stored=stored).guarded()
+
+    def guarded(self) -> ZarrRows:
+        """These rows. If all of their chunks are stored, each must be there whenever it is read."""
+        if self.missing() or not self.array.store.supports_listing:
+            return self
+        return self.changed(array=whole(self.array))
 
     @cached_property
     def stored(self) -> Mapping[str, StoredFile] | None:
-        """The stored chunks or shards of these rows, by key; None if the store cannot be listed."""
-        return _stored(self.array, self.count)
+        """The stored chunks, or shards, of these rows by key; None if the store cannot be listed. Sizes and stamps are
+        known in the stores of paths only."""
+        folder, prefix = array_path(self.array), f"{self.array.path}/" if self.array.path else ""
+
+        async def listed() -> dict[str, StoredFile]:
+            return {key.removeprefix(prefix): StoredFile(1, "") async for key in self.array.store.list_prefix(prefix)}
+
+        if folder is None and not self.array.store.supports_listing:
+            return None
+        files = sync(listed()) if folder is None else store_of(folder).files(folder)
+        return {key: files[key] for key in chunk_keys(self.array, self.count, files) if files[key].bytes}
 
     def missing(self) -> int:
-        """Number of chunks that are not stored; 0 if the store cannot be listed."""
-        return _missing(self.array, self.count, self.stored)
+        """Number of chunks, or shards, that are not stored; 0 if the store cannot be listed."""
+        return 0 if self.stored is None else math.prod(_grid(self.array, self.count)) - len(self.stored)
 
     def stored_rows(self, known: int = 0) -> int:
         """The rows before the first chunk or shard after `known` rows that is not stored: programs that append may not
@@ -146,14 +158,12 @@ class ZarrRows(Rows):
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Rows`. Of pinned rows that end within a chunk, the values in it count, and not its file."""
-        digest = hashlib.sha256()
         if array_path(self.array) is None:
-            marks = _version_marks(self.array)
-            if marks is None:
-                return ArrayRows(self.block(0, self.count)).fingerprint()
-            digest.update("\n".join(marks).encode())
-            return anonymous(self) | {"stamp": digest.hexdigest()}
-        last = self.count // self._height if self.pinned and self.count % self._height else None
+            return anonymous(self) | {"stamp": _stamp(self.array) or digest_of_rows(self, Block(0, 0, self.count))}
+        digest, last = (
+            hashlib.sha256(),
+            self.count // self._height if self.pinned and self.count % self._height else None,
+        )
         for key, file in sorted((self.stored or {}).items()):
             if int(re.findall("[0-9]+", key)[-2]) != last:
                 digest.update(f"{key} {file.stamp}\n".encode())
@@ -198,11 +208,9 @@ class StoredArray:
 
     def first(self, count: int) -> StoredArray:
         """The first `count` values. Those of others are read as rows of others are."""
-        found = replace(self, count=count)
         if isinstance(self.array.store, Whole):
-            return found
-        missing = _missing(self.array, count, _stored(self.array, count))
-        return replace(found, array=_as_stored(self.array, self.where, missing))
+            return replace(self, count=count)
+        return replace(self, count=count, array=_as_stored(ZarrRows(self.array, count, where=self.where)).array)
 
 
 def stored_array(array: zarr.Array[Any], where: str, group: zarr.Array[Any] | zarr.Group | None = None) -> StoredArray:
@@ -221,43 +229,19 @@ def zarr_rows(array: zarr.Array[Any], where: str, name: str | None = None) -> Za
         attributes = {"_FillValue": array.fill_value, **attributes}
     path = array_path(array) or f"PATH/{array.path}"
     check_encoding(attributes, where, f"xarray.open_zarr({parent(path)!r})[{last_name(path)!r}]")
-    rows = ZarrRows(_guarded(array, 0), array.shape[0], where=where, name=name)
-    missing = rows.missing()  # of a listing that these rows keep
-    return replace(rows, array=_as_stored(array, where, missing)) if missing else rows
+    return _as_stored(ZarrRows(array, array.shape[0], where=where, name=name))
 
 
-def _as_stored(array: zarr.Array[Any], where: str, missing: int) -> zarr.Array[Any]:
-    """An array that others wrote. If all of its chunks are stored, each of them must be there whenever it is read;
-    otherwise a warning says how many are `missing`, which are fill values as Zarr defines."""
-    if missing:
+def _as_stored(rows: ZarrRows) -> ZarrRows:
+    """Rows that others wrote. If all of their chunks are stored, each of them must be there whenever it is read;
+    otherwise a warning says how many are not, which are fill values as Zarr defines."""
+    if missing := rows.missing():
+        fill = rows.array.fill_value
         warn(
-            f"{where}: {missing:,} of its chunks are not stored, so their values are the fill value {array.fill_value}",
+            f"{rows.where}: {missing:,} of its chunks are not stored, so their values are the fill value {fill}",
             FillValuesWarning,
         )
-    return _guarded(array, missing)
-
-
-def _guarded(array: zarr.Array[Any], missing: int) -> zarr.Array[Any]:
-    return array if missing or not array.store.supports_listing else whole(array)
-
-
-def _stored(array: zarr.Array[Any], count: int) -> dict[str, StoredFile] | None:
-    """The stored chunks, or shards, of the first `count` rows by key; None if the store cannot be listed. Their sizes
-    and stamps are known in the stores of paths only."""
-    folder, prefix = array_path(array), f"{array.path}/" if array.path else ""
-
-    async def listed() -> dict[str, StoredFile]:
-        return {key.removeprefix(prefix): StoredFile(1, "") async for key in array.store.list_prefix(prefix)}
-
-    if folder is None and not array.store.supports_listing:
-        return None
-    files = sync(listed()) if folder is None else store_of(folder).files(folder)
-    return {key: files[key] for key in chunk_keys(array, count, files) if files[key].bytes}
-
-
-def _missing(array: zarr.Array[Any], count: int, stored: Mapping[str, StoredFile] | None) -> int:
-    """Number of chunks, or shards, of the first `count` rows that are not `stored`; 0 if that is not known."""
-    return 0 if stored is None else math.prod(_grid(array, count)) - len(stored)
+    return rows.guarded()
 
 
 def _grid(array: zarr.Array[Any], count: int) -> tuple[int, ...]:
@@ -428,15 +412,15 @@ def _store_of(array: zarr.Array[Any] | zarr.Group) -> Any:
 _MARKS = "ETag", "etag", "e_tag", "md5Hash", "checksum", "mtime", "LastModified", "last_modified", "updated", "created"
 
 
-def _version_marks(array: zarr.Array[Any]) -> list[str] | None:
-    """A line for each stored file in a user's own store, which changes with the file; for a zip file, one for all. None
-    if there is no tag or time for every file. Reads no values."""
+def _stamp(array: zarr.Array[Any]) -> str | None:
+    """A stamp of the files in a user's own store, which changes with each of them; for a zip file, its own. None if
+    there is no tag or time for every file. Reads no values."""
     store, found = _store_of(array), []
     if isinstance(store, ZipStore):
-        return [store_of(str(store.path)).file(str(store.path)).stamp]
+        return hashlib.sha256(store_of(str(store.path)).file(str(store.path)).stamp.encode()).hexdigest()
     if isinstance(store, FsspecStore):
         found = list(sync(store.fs._find(f"{store.path}/{array.path}".rstrip("/"), detail=True)).values())
     if isinstance(store, ObjectStore):
         found = [meta for batch in store.store.list(array.path or None) for meta in batch]
     known = bool(found) and all(any(each.get(mark) is not None for mark in _MARKS) for each in found)
-    return sorted(map(str, found)) if known else None
+    return hashlib.sha256("\n".join(sorted(map(str, found))).encode()).hexdigest() if known else None

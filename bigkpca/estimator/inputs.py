@@ -27,7 +27,7 @@ from bigkpca.data.frames import (
     tensor_rows,
 )
 from bigkpca.data.opening import in_memory, is_lazy, open_rows, open_uncounted
-from bigkpca.data.rows import ArrayRows, DeviceRows, Rows, check_rows
+from bigkpca.data.rows import ArrayRows, Rows, check_rows
 from bigkpca.data.sparse import sparse_rows
 from bigkpca.errors import Array, SpecError
 from bigkpca.execution import projection
@@ -126,10 +126,10 @@ class RowsInput:
             "ensure_all_finite": False,  # checked in the pass, which names the row and column
             "ensure_min_samples": 2 if reset else 1,
         }
-        if isinstance(tensor, DeviceRows):  # scikit-learn checks the shape only: it would copy the values
-            n, d = tensor.shape
+        if tensor is not None and tensor.device is not None:
+            n, d = tensor.shape  # which is all that scikit-learn checks: it would copy the values
             validate_data(self, np.broadcast_to(0.0, (min(n, 2), d)), reset=reset, **checks)
-            return DeviceRows(held if tensor.dtype in checks["dtype"] else astype(held, np.float64))
+            return ArrayRows(held if tensor.dtype in checks["dtype"] else astype(held, np.float64))
         if tensor is not None:
             values = tensor.values
         named = X

@@ -45,18 +45,7 @@ def create_array(path: str, new: NewArray, rows: int, chunk_rows: int) -> zarr.A
     chunk is stored even if all its values equal the fill value, so a missing chunk always means loss; floats are filled
     with NaN, which makes a hole visible to other programs, too.
     """
-    dtype, made = np.dtype(new.dtype), dict[str, Any]()
-    zarr.create_array(
-        made,
-        shape=(rows, *new.row),
-        dtype=dtype,
-        chunks=(max(1, chunk_rows), *(max(1, length) for length in new.row)),
-        compressors=[ZstdCodec(level=1), Crc32cCodec()] if new.compress else Crc32cCodec(),
-        fill_value=np.nan if dtype.kind == "f" else 0,
-        attributes=None if new.attributes is None else dict(new.attributes),
-        dimension_names=("row", new.column)[: 1 + len(new.row)],
-    )
-    store, content = store_of(path), made["zarr.json"].to_bytes()
+    store, content = store_of(path), metadata_of(new, rows, chunk_rows)
     try:
         found = read_json(f"{path}/zarr.json")
     except (FileNotFoundError, ValueError):  # nothing, or what was cut off
@@ -71,6 +60,23 @@ def create_array(path: str, new: NewArray, rows: int, chunk_rows: int) -> zarr.A
         store.make_folder(path)
         store.write(f"{path}/zarr.json", content)
     return open_array(path)
+
+
+def metadata_of(new: NewArray, rows: int, chunk_rows: int) -> bytes:
+    """The metadata of an array, as `create_array` writes them."""
+    dtype, made = np.dtype(new.dtype), dict[str, Any]()
+    zarr.create_array(
+        made,
+        shape=(rows, *new.row),
+        dtype=dtype,
+        chunks=(max(1, chunk_rows), *(max(1, length) for length in new.row)),
+        compressors=[ZstdCodec(level=1), Crc32cCodec()] if new.compress else Crc32cCodec(),
+        fill_value=np.nan if dtype.kind == "f" else 0,
+        attributes=None if new.attributes is None else dict(new.attributes),
+        dimension_names=("row", new.column)[: 1 + len(new.row)],
+    )
+    content: bytes = made["zarr.json"].to_bytes()
+    return content
 
 
 def open_array(path: str) -> zarr.Array[Any]:

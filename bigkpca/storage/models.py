@@ -22,7 +22,7 @@ from zarr.storage import StorePath
 
 from bigkpca.data.blocks import power_of_two
 from bigkpca.data.rows import little_endian
-from bigkpca.data.stores import AnyPath, expanded, is_path, read_json, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_path, parsed, read_json, store_of
 from bigkpca.data.zarr import read, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
@@ -86,20 +86,7 @@ def _opened(where: str, stored: int) -> zarr.Array[Any]:
             f"{where}: an array does not decode (shape {tuple(shape)} takes {declared:,} bytes, but its files have "
             f"{stored:,}); {AGAIN}"
         )
-    metadata: Any = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": shape,
-        "data_type": kind,
-        "chunk_grid": {
-            "name": "regular",
-            "configuration": {"chunk_shape": [rows, *(max(1, each) for each in shape[1:])]},
-        },
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": 0,
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
-        "attributes": {},
-    }
+    metadata: Any = parsed(groups.metadata_of(groups.NewArray(kind, tuple(shape[1:])), shape[0], rows))
     return whole(zarr.Array(zarr.AsyncArray(metadata, StorePath(zarr_store(where)))))
 
 

@@ -2,6 +2,8 @@
 
 from contextlib import contextmanager
 
+import pytest
+
 
 @contextmanager
 def case(name):
@@ -11,3 +13,10 @@ def case(name):
     except BaseException as error:  # failures of pytest are no Exceptions
         error.add_note(f"in the case {name!r}")
         raise
+
+
+def refused(use, *cases):
+    """Each case is what `use` is given, and, at its end, the error that it raises and the message of that."""
+    for *given, error, message in cases:
+        with case((given, message)), pytest.raises(error, match=message):
+            use(*given)

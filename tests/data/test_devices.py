@@ -3,6 +3,7 @@
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bigkpca.data import devices
 from bigkpca.data.devices import AT_ONCE, Device, device_of, is_out_of_memory
 from bigkpca.errors import MemoryLimitError, SpecError
+from tests.data.cases import refused
 
 STRICT = Device("array_api_strict", "cpu")
 
@@ -30,24 +32,17 @@ def test_names_of_devices():
         assert (found.library, found.name, str(found)) == (library, device, shown)
         assert Device.named(str(found)) == found
     wrong = "", "cuda 1", "CUDA", "cuda:", "jax:cuda", "torch", "torch:", "cuda:1:2", ":1", "cpu:1", "torch:cpu:0"
-    for name in wrong:
-        with pytest.raises(SpecError, match=f"device='{name}' is not the name of a device: use 'cuda' or 'cuda:1'"):
-            Device.named(name)
+    message = "is not the name of a device: use 'cuda' or 'cuda:1'"
+    refused(Device.named, *((name, SpecError, f"device='{name}' {message}") for name in wrong))
 
 
 def test_a_device_of_a_library_that_is_not_installed_or_that_is_not_there(monkeypatch):
     monkeypatch.setattr(devices, "find_spec", lambda name: None)
     for name, command in {"cuda": "torch", "cupy": "cupy-cuda12x"}.items():
-        with pytest.raises(SpecError, match=f"which is not installed: pip install {command}$"):
-            Device.named(name).check()
-
-    def place(self, X):
-        raise RuntimeError(f"no {self} here\nand much more")
-
-    monkeypatch.setattr(Device, "place", place)
+        refused(Device.named(name).check, (SpecError, f"which is not installed: pip install {command}$"))
+    monkeypatch.setattr(Device, "place", Mock(side_effect=RuntimeError("no cuda:1 here\nand much more")))
     monkeypatch.setattr(devices, "find_spec", lambda name: name)
-    with pytest.raises(SpecError, match=r"device='cuda:1' cannot be used: no cuda:1 here$"):
-        Device.named("cuda:1").check()
+    refused(Device.named("cuda:1").check, (SpecError, r"device='cuda:1' cannot be used: no cuda:1 here$"))
 
 
 def test_products_with_fewer_bits_are_refused(monkeypatch):
@@ -59,8 +54,8 @@ def test_products_with_fewer_bits_are_refused(monkeypatch):
 
     STRICT.check()
     monkeypatch.setattr(Device, "place", shortened)
-    with pytest.raises(SpecError, match=r"float32 with fewer bits \(TF32\).*set_float32_matmul_precision\('highest'\)"):
-        STRICT.check()
+    message = r"float32 with fewer bits \(TF32\).*set_float32_matmul_precision\('highest'\)"
+    refused(STRICT.check, (SpecError, message))
 
 
 def test_arrays_are_copied_and_tell_their_device():
@@ -89,15 +84,12 @@ class OutOfMemoryError(RuntimeError):
     """As torch and CuPy call it."""
 
 
-def test_errors_of_full_memory():
+def test_memory_that_is_full_ends_the_run_and_nothing_holds_what_was_there():
     cuda = "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
     for error in (OutOfMemoryError(), *map(RuntimeError, cuda)):
         assert is_out_of_memory(error)
     for error in (MemoryError(), RuntimeError("shapes differ"), ValueError("out of memory")):
         assert not is_out_of_memory(error)
-
-
-def test_memory_that_is_full_ends_the_run_and_nothing_holds_what_was_there():
     tiles = []
 
     def full():

@@ -7,6 +7,7 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dask
 import dask.array as da
@@ -20,6 +21,7 @@ import xarray as xr
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
 
 from bigkpca import KernelPCA
 from bigkpca.data.opening import open_rows
@@ -27,11 +29,12 @@ from bigkpca.data.rows import ArrayRows, OneHot, take, tiles
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.helpers.lazy import refuse
 from tests.helpers.stores import as_npy, as_zarr
 
 X = np.random.default_rng(0).normal(size=(103, 7))
+X[X < -0.5] = 0
 
 
 def in_chunks(folder, **options):
@@ -54,6 +57,8 @@ KINDS = {
     "pandas": lambda folder: pd.DataFrame(X),
     "polars": lambda folder: pl.DataFrame(X),
     "dask": lambda folder: da.from_array(X, chunks=(17, 3)),
+    "sparse": lambda folder: csr_array(X),
+    "sparse chunks": lambda folder: da.from_array(X, chunks=(17, 7)).map_blocks(csr_matrix),
     "zarr v3": in_chunks,
     "zarr v2": lambda folder: in_chunks(folder, zarr_format=2),
     "sharded zarr": lambda folder: in_chunks(folder, chunks=(10, 7), shards=(40, 7)),
@@ -72,12 +77,14 @@ def test_every_kind_gives_the_same_rows(kind, tmp_path):
     assert rows.shape == X.shape
     assert rows.dtype == np.float64
     assert rows.names == (tuple(f"column_{j}" for j in range(7)) if kind == "polars" else None)  # as polars calls them
-    np.testing.assert_array_equal(rows.block(20, 55), X[20:55])
+    for start, stop in ((0, 103), (0, 1), (20, 55), (102, 103)):
+        np.testing.assert_array_equal(rows.block(start, stop), X[start:stop])
+        part = rows.part(start, stop)  # which counts its rows as the whole does
+        part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(start, stop), X[start:stop])
+        np.testing.assert_array_equal(part.block(stop - 1, stop), X[stop - 1 : stop])
     numbers = np.array([0, 1, 9, 10, 33, 34, 101, 102])
     np.testing.assert_array_equal(take(rows, numbers), X[numbers])
-    part = rows.part(20, 60)  # which counts its rows as the whole does
-    part = part.compute(scheduler="synchronous") if hasattr(part, "compute") else part
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).block(30, 40), X[30:40])
 
 
 @given(start=st.integers(0, 10), length=st.integers(1, 93), height=st.integers(1, 50))
@@ -90,32 +97,31 @@ def test_tiles_cover_a_range_in_fixed_steps(start, length, height):
     assert digest.hexdigest() == hashlib.sha256(X[start : start + length].tobytes()).hexdigest()
 
 
-def test_tiles_do_not_depend_on_how_storage_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 30 * 7 * 8)
-    stored = tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16)
-    for ours, plain in zip(stored, tiles(ArrayRows(X), 10, 103, 16), strict=True):
-        np.testing.assert_array_equal(ours, plain)
-
-
-def test_tiles_of_rows_in_memory_are_not_copied(monkeypatch):
-    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", 3 * 7 * 8)
+@pytest.mark.parametrize("most_rows", [3, 30])
+def test_tiles_do_not_depend_on_storage_and_are_no_copies_of_rows_in_memory(most_rows, tmp_path, monkeypatch):
+    monkeypatch.setattr("bigkpca.data.rows.READ_BYTES", most_rows * 7 * 8)
     found = list(tiles(ArrayRows(X), 10, 103, 16))
     assert [len(tile) for tile in found] == [16] * 5 + [13]
     assert all(np.shares_memory(tile, X) for tile in found)
+    for ours, plain in zip(tiles(open_rows(in_chunks(tmp_path)), 10, 103, 16), found, strict=True):
+        np.testing.assert_array_equal(ours, plain)
 
 
 def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkeypatch):
     path = Path(as_npy(tmp_path, X))
     rows, content = open_rows(path), path.read_bytes()
-    for code, kind, message in (
-        (errno.EIO, IncompleteError, "stored.npy: Input/output error; run the same command again when it is reachable"),
-        (errno.EACCES, SpecError, "stored.npy: Permission denied: this user needs permission to read it"),
-    ):
+
+    def block_after(code):
         error = OSError(code, os.strerror(code), str(path))
         with monkeypatch.context() as patch:
-            patch.setattr(LocalDisk, "open", lambda *_, error=error: refuse_with(error))
-            with pytest.raises(kind, match=message):
-                rows.block(0, 5)
+            patch.setattr(LocalDisk, "open", Mock(side_effect=error))
+            rows.block(0, 5)
+
+    refused(
+        block_after,
+        (errno.EIO, IncompleteError, "stored.npy: Input/output error; run the same command again when it is reachable"),
+        (errno.EACCES, SpecError, "stored.npy: Permission denied: this user needs permission to read it"),
+    )
     for left, kind, message in (
         (content[:-1], CorruptionError, r"stored\.npy is truncated: \d+ bytes are needed"),
         (b"", CorruptionError, r"stored\.npy is empty; restore it"),
@@ -124,24 +130,16 @@ def test_npy_files_that_are_lost_or_damaged_or_change_are_named(tmp_path, monkey
         (content.replace(b"(103, 7), ", b"(103,7,1),"), DataError, r"has shape \(103, 7, 1\): .* bigkpca ingest .*npy"),
     ):
         path.write_bytes(left)
-        with case(message), pytest.raises(IncompleteError, match="changed while it was being read"):
-            rows.block(0, 103)
-        with case(message), pytest.raises(kind, match=message):
-            open_rows(path)
+        refused(rows.block, (0, 103, IncompleteError, "changed while it was being read"))
+        refused(open_rows, (path, kind, message))
     path.write_bytes(content)
     rows = open_rows(path)
     short = replace(rows, stamp=rows.stamp, data_start=rows.data_start + 8)  # as if it were truncated meanwhile
-    with pytest.raises(IncompleteError, match="changed while it was being read"):
-        short.block(100, 103)
+    refused(short.block, (100, 103, IncompleteError, "changed while it was being read"))
     path.unlink()
-    with pytest.raises(CorruptionError, match=r"stored\.npy is missing; restore it"):
-        rows.block(0, 103)
+    refused(rows.block, (0, 103, CorruptionError, r"stored\.npy is missing; restore it"))
     before = open_rows(as_npy(tmp_path, X)).fingerprint()
     assert open_rows(path).fingerprint() == before != open_rows(as_npy(tmp_path, X + 1)).fingerprint()
-
-
-def refuse_with(error):
-    raise error
 
 
 SERIES = xr.Dataset({"u": ("t", [1.0]), "v": ("t", [2.0])})
@@ -154,12 +152,12 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
         group.create_array(name, data=X)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         stored = file.create_dataset("x", data=X)
-        for data in (file, stored):
-            with pytest.raises(SpecError, match=r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"):
-                KernelPCA(1).fit(data)
+        advice = SpecError, r"as dask\.array\.from_array\(dataset\) or, .*xarray\.open_data"
+        refused(KernelPCA(1).fit, (file, *advice), (stored, *advice))
         np.testing.assert_array_equal(open_rows(da.from_array(stored)).block(20, 50), X[20:50])
     anndata = SimpleNamespace(X=X, obs=0, var=0)
-    for data, error, message in (
+    refused(
+        open_rows,
         (np.zeros(5), DataError, r"shape \(5,\): rows must be two-dimensional"),
         (np.zeros((2, 3, 4)), DataError, "two-dimensional"),
         (np.zeros((0, 4)), DataError, r"the array is empty: shape \(0, 4\)"),
@@ -180,12 +178,10 @@ def test_what_cannot_be_rows_is_refused(tmp_path):
         (empty, SpecError, r"the data is a Zarr group of the arrays \[\], but rows must be one array: pass an array"),
         (["a.npy", "b.npy"], SpecError, r"a list of paths \('a\.npy', \.\.\.\): .* ingest FILE FILE .* --append adds"),
         ((Path("a.npy"),), SpecError, r"one path, not a list of paths \('a\.npy'"),
-    ):
-        with case(message), pytest.raises(error, match=message):
-            open_rows(data)
+    )
 
 
-def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was():
+def test_rows_of_unknown_chunk_sizes_are_counted_or_refused_before_a_pass_and_the_array_stays_as_it_was():
     lazy = da.from_array(X, chunks=(10, 4))
     some = lazy[lazy[:, 0] > 0]
     rows = open_rows(some)
@@ -195,17 +191,11 @@ def test_rows_of_unknown_chunk_sizes_are_counted_and_the_array_stays_as_it_was()
     known = some.copy().compute_chunk_sizes()
     assert rows.chunk == open_rows(known).chunk
     assert rows.fingerprint() == open_rows(known).fingerprint()
-
-
-def test_what_cannot_be_counted_is_refused_before_a_pass():
-    lazy = da.from_array(X, chunks=(10, 7))
     message = r"unknown number of columns, as after X\[:, mask\]: call compute_chunk_sizes"
-    with dask.config.set(scheduler=refuse), pytest.raises(SpecError, match=message):
-        open_rows(lazy[:, lazy[0] > 0])
-    with dask.config.set(scheduler=refuse), pytest.raises(DataError, match="the dask array holds complex128 values"):
-        open_rows(lazy[lazy[:, 0] > 0] + 1j)
-    with pytest.raises(DataError, match=r"the dask array is empty: shape \(0, 7\)"):
-        open_rows(lazy[lazy[:, 0] > 1e9])
+    with dask.config.set(scheduler=refuse):
+        refused(open_rows, (lazy[:, lazy[0] > 0], SpecError, message))
+        refused(open_rows, (some + 1j, DataError, "the dask array holds complex128 values"))
+    refused(open_rows, (lazy[lazy[:, 0] > 1e9], DataError, r"the dask array is empty: shape \(0, 7\)"))
 
 
 def test_partitions_of_files_are_counted_as_they_are_read(tmp_path):
@@ -231,7 +221,8 @@ def test_paths_that_are_no_rows(tmp_path):
     for group in ("g.zarr", "h.zarr"):
         for name in ("first", "second"):
             zarr.open_group(str(tmp_path / group)).create_array(name, data=X)
-    for name, array, error, message in (
+    refused(
+        lambda name, array: open_rows(tmp_path / name, array),
         ("rows.csv", None, SpecError, "bigkpca ingest"),
         (".", None, SpecError, "is not a Zarr array or group"),
         ("n.zarr", None, IncompleteError, r"n\.zarr is not finished: run the command that makes it again"),
@@ -242,9 +233,7 @@ def test_paths_that_are_no_rows(tmp_path):
         ("h.zarr", None, SpecError, r"contains the arrays \['first', 'second'\]: name one with --array"),
         ("h.zarr", "third", SpecError, r"does not contain an array 'third', but \['first', 'second'\]"),
         ("g.zarr", None, CorruptionError, r"g\.zarr contains an array that cannot be read .*; restore it"),
-    ):
-        with case((name, array)), pytest.raises(error, match=message):
-            open_rows(tmp_path / name, array)
+    )
     assert open_rows(tmp_path / "g.zarr", "second").shape == X.shape  # beside one that is damaged
 
 
@@ -255,9 +244,9 @@ def test_files_that_other_libraries_open_are_refused_with_the_line_that_does(tmp
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["NAME"] = X
     for name, start in (("x.zarr.zip", "zarr.open("), ("x.nc", "xarray.open_data"), ("x.h5", "dask.array.from_array(")):
-        with pytest.raises(SpecError, match=f"{name} is a file: pass an array in it, as in ") as refused:
+        with pytest.raises(SpecError, match=f"{name} is a file: pass an array in it, as in ") as raised:
             open_rows(tmp_path / name)
-        line = str(refused.value).partition("as in ")[2]
+        line = str(raised.value).partition("as in ")[2]
         assert line.startswith(start)
         rows = eval(line, {"zarr": zarr, "xarray": xr, "h5py": h5py, "dask": dask})
         np.testing.assert_array_equal(open_rows(rows).block(0, 103), X)
@@ -271,7 +260,7 @@ def test_the_group_of_a_dataset_is_read_as_its_path(tmp_path):
     assert isinstance(KernelPCA(1, size=20).fit(made).transform(zarr.open_group(made)), da.Array)
 
 
-def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
+def test_rows_of_a_dataset_know_its_columns_of_categories_unless_their_record_is_damaged(tmp_path):
     (tmp_path / "t.csv").write_text("a,kind,b,other\n1,u,2,x\n3,v,4,x\n5,w,6,y\n")
     made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical=["kind", "other"]).path
     rows = open_rows(made)
@@ -280,26 +269,21 @@ def test_rows_of_a_dataset_know_its_columns_of_categories(tmp_path):
     assert names == [("kind=u", "kind=v", "kind=w"), ("other=x", "other=y")]
     assert pickle.loads(pickle.dumps(rows)).one_hot == rows.one_hot
     assert rows.part(0, 2).one_hot == ()  # which tasks do not need
-    for other in (X, zarr.open_group(made)["x"], da.ones((3, 7)), as_npy(tmp_path, X)):
-        assert open_rows(other).one_hot == ()
-
-
-def test_a_damaged_encoding_of_columns_is_named(tmp_path):
-    (tmp_path / "t.csv").write_text("a,kind\n1,u\n3,v\n")
-    made = ingest(tmp_path / "t.csv", tmp_path / "t.zarr", categorical="kind").path
     group = zarr.open_group(made)
+    for other in (X, group["x"], da.ones((3, 7)), as_npy(tmp_path, X)):
+        assert open_rows(other).one_hot == ()
     about = group.attrs["bigkpca"]
     category = {"name": "a", "kind": "category", "categories": 3, "length": 1}
     for columns in ([], [{"kind": "number"}], "text", None, [category]):
         group.attrs["bigkpca"] = {**about, "encoding": {**about["encoding"], "columns": columns}}
-        message = "its encoding of columns is damaged" if columns != [] else "describes 0 columns, and has 3"
-        with case(columns), pytest.raises(CorruptionError, match=f"{message}; ingest it again"):
-            open_rows(made)
+        message = "its encoding of columns is damaged" if columns != [] else "describes 0 columns, and has 7"
+        with case(columns):
+            refused(open_rows, (made, CorruptionError, f"{message}; ingest it again"))
 
 
 def test_fingerprints_tell_what_is_in_memory_apart():
-    for kind in (np.asarray, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
-        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), X + 1)]
+    for kind in (np.asarray, csr_array, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
+        stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), 2 * X)]
         assert stamps[0] == stamps[1] != stamps[2]
 
 
@@ -308,6 +292,5 @@ def test_values_that_are_not_finite_are_named(tmp_path):
         bad = X.copy()
         bad[45, 3] = value
         rows = open_rows(as_npy(tmp_path, bad))
-        for read in (lambda: list(tiles(rows, 40, 60, 8)), lambda: take(rows, np.array([3, 45, 50]))):  # noqa: B023
-            with pytest.raises(DataError, match=f"row 45, column 3 is {name}"):
-                read()
+        for read in (lambda rows: list(tiles(rows, 40, 60, 8)), lambda rows: take(rows, np.array([3, 45, 50]))):
+            refused(read, (rows, DataError, f"row 45, column 3 is {name}"))

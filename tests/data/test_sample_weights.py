@@ -1,5 +1,7 @@
 """Weights of rows where users keep them, and while others add to them."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import zarr
@@ -10,6 +12,7 @@ from bigkpca.data.sample_weights import weighted, without
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import IncompleteError, SpecError
 from bigkpca.ingesting import ingest
+from tests.data.cases import refused
 
 W = np.random.default_rng(0).exponential(size=100)
 
@@ -28,9 +31,8 @@ def add(path, weights):
     return path
 
 
-def weights_of(rows, given="sample_weight"):
-    found = weighted(rows, given)
-    return found.weights.of(0, found.shape[0])
+def weights_of(rows, given):
+    return weighted(rows, given).weights.of(0, rows.shape[0])
 
 
 def test_weights_are_those_that_the_dataset_records(dataset):
@@ -79,36 +81,27 @@ def test_names_of_arrays_that_may_be_meant_are_listed(tmp_path, dataset):
     group.create_array("turns", data=np.ones(100, complex))
     group.create_array("counts", data=np.arange(100))
     rows = open_rows(dataset)
-    for name, message in (
-        (
-            "count",
-            rf"the array 'count' does not exist: did you mean 'counts'\? {dataset} has counts, sample_weight with one",
-        ),
-        (
-            "../d.zarr",
-            r"the array '\.\./d\.zarr' does not exist; .* has counts, sample_weight with one number for each row",
-        ),
-        ("x", r"x has shape \(100, 2\): sample weights are one number for each row"),
-        ("turns", "turns contains complex128: sample weights are numbers"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            weighted(rows, name)
+    has = "has counts, sample_weight with one number for each row"
+    refused(
+        partial(weighted, rows),
+        ("count", SpecError, rf"the array 'count' does not exist: did you mean 'counts'\? {dataset} {has}"),
+        ("../d.zarr", SpecError, rf"the array '\.\./d\.zarr' does not exist; .* {has}"),
+        ("x", SpecError, r"x has shape \(100, 2\): sample weights are one number for each row"),
+        ("turns", SpecError, "turns contains complex128: sample weights are numbers"),
+    )
     np.save(tmp_path / "x.npy", np.ones((100, 2)))
     np.save(tmp_path / "objects.npy", np.array([1, "a"], object))
-    for name, message in (
-        ("w", "the array 'w' does not exist; give the path of a .npy file or of a Zarr array"),
-        (tmp_path / "none.npy", "the array .* does not exist"),
-        (tmp_path / "objects.npy", r"objects\.npy contains object: sample weights are numbers"),
-        (tmp_path / "x.npy", r"x\.npy has shape \(100, 2\)"),
-        ("s3://a/w.npy", r"s3://a/w\.npy: \.npy files are read only from local disks: copy it to one$"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            weighted(open_rows(tmp_path / "x.npy"), name)
+    refused(
+        partial(weighted, open_rows(tmp_path / "x.npy")),
+        ("w", SpecError, "the array 'w' does not exist; give the path of a .npy file or of a Zarr array"),
+        (tmp_path / "none.npy", SpecError, "the array .* does not exist"),
+        (tmp_path / "objects.npy", SpecError, r"objects\.npy contains object: sample weights are numbers"),
+        (tmp_path / "x.npy", SpecError, r"x\.npy has shape \(100, 2\)"),
+        ("s3://a/w.npy", SpecError, r"s3://a/w\.npy: \.npy files are read only from local disks: copy it to one$"),
+    )
     del group["sample_weight"], group["counts"]
-    with pytest.raises(
-        SpecError, match=r"'sample_weight' does not exist; .*d\.zarr has no array with one number for each row"
-    ):
-        weighted(rows, "sample_weight")
+    message = r"'sample_weight' does not exist; .*d\.zarr has no array with one number for each row"
+    refused(partial(weighted, rows), ("sample_weight", SpecError, message))
 
 
 def test_weights_of_pinned_rows_stay_the_same_while_others_add_more(tmp_path, dataset):

@@ -16,7 +16,7 @@ from bigkpca.data.zarr import ZarrRows, read
 from bigkpca.errors import CorruptionError, FillValuesWarning, IncompleteError, LockedError, SpecError
 from bigkpca.ingesting import ingest
 from bigkpca.storage.groups import open_values
-from tests.data.cases import case
+from tests.data.cases import refused
 
 ONES = np.ones((100, 3), "f4")
 
@@ -29,74 +29,58 @@ def foreign(store, zarr_format=3, gap=slice(0), **options):
     return array
 
 
-def in_memory(tmp_path):
-    return zarr.storage.MemoryStore()
-
-
-def in_folder(tmp_path):
-    return zarr.storage.LocalStore(tmp_path / "f.zarr")
-
-
-def fsspec_store(tmp_path):
-    # A store of a new name, since the memory of fsspec is one for all.
-    return zarr.storage.FsspecStore.from_url(f"memory://{tmp_path.name}/{id(tmp_path)}/g")
-
-
-def zip_store(tmp_path):
-    return zarr.storage.ZipStore(tmp_path / "z.zip", mode="w")
-
-
 def object_store(tmp_path):
     obstore = pytest.importorskip("obstore", reason="obstore is not installed: pip install 'bigkpca[cloud]'")
     return zarr.storage.ObjectStore(obstore.store.MemoryStore())
 
 
-def key_of(array, number):
-    return array.metadata.encode_chunk_key((number, 0))
+STORES = {
+    "memory": lambda tmp_path: zarr.storage.MemoryStore(),
+    "folder": lambda tmp_path: zarr.storage.LocalStore(tmp_path / "f.zarr"),
+    # A store of a new name, since the memory of fsspec is one for all.
+    "fsspec": lambda tmp_path: zarr.storage.FsspecStore.from_url(f"memory://{tmp_path.name}/{id(tmp_path)}/g"),
+    "zip": lambda tmp_path: zarr.storage.ZipStore(tmp_path / "z.zip", mode="w"),
+    "obstore": object_store,
+}
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("make", [in_folder, in_memory, fsspec_store, object_store])
-def test_a_chunk_that_goes_is_an_error_if_all_were_stored(make, zarr_format, tmp_path):
-    array = foreign(make(tmp_path), zarr_format)
-    rows = open_rows(array)
-    sync(array.store.delete(key_of(array, 3)))
+@pytest.mark.parametrize("store", ["folder", "memory", "fsspec", "obstore"])
+def test_a_chunk_that_goes_is_an_error_if_all_were_stored(store, zarr_format, tmp_path):
+    array = foreign(STORES[store](tmp_path), zarr_format)
+    rows, key = open_rows(array), array.metadata.encode_chunk_key((3, 0))
+    sync(array.store.delete(key))
     readers = [rows, rows.part(20, 40)]
-    if make is in_folder:
+    if store == "folder":
         readers += [pickle.loads(pickle.dumps(each)) for each in readers]
     for each in readers:
-        with pytest.raises(CorruptionError, match=rf"{key_of(array, 3)} is missing; restore it or make the") as raised:
-            each.block(20, 40)
-        assert raised.value.exit_code == 7
+        refused(each.block, (20, 40, CorruptionError, rf"{key} is missing; restore it or make the"))
     np.testing.assert_array_equal(rows.block(0, 30), ONES[:30])
 
 
-@pytest.mark.parametrize("make", [in_folder, in_memory])
-def test_chunks_that_were_never_stored_are_fill_values_which_is_told_once(make, tmp_path):
-    array = foreign(make(tmp_path), gap=slice(50, 60))
-    with pytest.warns(
-        FillValuesWarning, match=": 1 of its chunks are not stored, so their values are the fill value 0"
-    ):
+@pytest.mark.parametrize("store", ["folder", "memory"])
+def test_chunks_that_were_never_stored_are_fill_values_which_is_told_once(store, tmp_path):
+    array = foreign(STORES[store](tmp_path), gap=slice(50, 60))
+    message = ": 1 of its chunks are not stored, so their values are the fill value 0"
+    with pytest.warns(FillValuesWarning, match=message):
         rows = open_rows(array)
     assert rows.missing() == 1
     np.testing.assert_array_equal(rows.part(40, 60).block(40, 60), [[1.0] * 3] * 10 + [[0.0] * 3] * 10)
     pinned = rows.pin(45)  # of which all chunks are stored
     sync(array.store.delete("c/3/0"))
-    with pytest.raises(CorruptionError, match=r"c/3/0 is missing"):
-        pinned.block(20, 40)
+    refused(pinned.block, (20, 40, CorruptionError, r"c/3/0 is missing"))
 
 
 def test_shards_that_go_are_missed_and_chunks_that_a_shard_lacks_are_fill_values(tmp_path):
-    array = foreign(in_folder(tmp_path), shards=(50, 3), gap=slice(20, 30))
+    array = foreign(STORES["folder"](tmp_path), shards=(50, 3), gap=slice(20, 30))
     rows = open_rows(array)
     np.testing.assert_array_equal(rows.block(15, 25), [[1.0] * 3] * 5 + [[0.0] * 3] * 5)
     sync(array.store.delete("c/1/0"))
-    with pytest.raises(CorruptionError, match=r"f\.zarr/c/1/0 is missing"):
-        rows.block(60, 70)
+    refused(rows.block, (60, 70, CorruptionError, r"f\.zarr/c/1/0 is missing"))
 
 
 def test_every_way_to_read_a_chunk_misses_it(tmp_path):
-    array = open_rows(foreign(in_folder(tmp_path))).array
+    array = open_rows(foreign(STORES["folder"](tmp_path))).array
     sync(array.store.delete("c/3/0"))
     prototype = zarr.core.buffer.default_buffer_prototype()
     for coroutine in (
@@ -104,8 +88,7 @@ def test_every_way_to_read_a_chunk_misses_it(tmp_path):
         array.store.get("c/3/0", prototype, zarr.abc.store.RangeByteRequest(0, 4)),
         array.store.get_partial_values(prototype, [("c/2/0", None), ("c/3/0", None)]),
     ):
-        with pytest.raises(FileNotFoundError, match=r"f\.zarr/c/3/0"):
-            sync(coroutine)
+        refused(sync, (coroutine, FileNotFoundError, r"f\.zarr/c/3/0"))
     assert sync(array.store.get("nothing/zarr.json")) is None
     assert pickle.loads(pickle.dumps(array)) == array
     assert str(array.store).startswith("file://")
@@ -129,18 +112,16 @@ def test_values_beside_rows_are_read_as_rows_are(tmp_path):
         group.create_array(name, shape=(100,), chunks=(10,), dtype="i4")[:stop] = 1
     found = open_values(str(tmp_path / "g.zarr"), "y")
     (tmp_path / "g.zarr/y/c/3").unlink()
-    with pytest.raises(CorruptionError, match="y/c/3 is missing"):
-        found[30:40]
+    refused(found.__getitem__, (slice(30, 40), CorruptionError, "y/c/3 is missing"))
     for given in ((str(tmp_path / "g.zarr"), "z"), (str(tmp_path / "g.zarr/z"), None)):
         with pytest.warns(FillValuesWarning, match="5 of its chunks are not stored"):
             assert open_values(*given)[:].sum() == 50
-    for given, message in (
-        ((str(tmp_path), None), "is not a Zarr array or group"),
-        ((str(tmp_path / "g.zarr"), "w"), r"does not contain an array 'w', but \['x', 'y', 'z'\]"),
-        ((str(tmp_path / "g.zarr"), "x"), r"g\.zarr/x has shape \(4, 2\): one value per row is needed"),
-    ):
-        with pytest.raises(SpecError, match=message):
-            open_values(*given)
+    refused(
+        open_values,
+        (str(tmp_path), None, SpecError, "is not a Zarr array or group"),
+        (str(tmp_path / "g.zarr"), "w", SpecError, r"does not contain an array 'w', but \['x', 'y', 'z'\]"),
+        (str(tmp_path / "g.zarr"), "x", SpecError, r"g\.zarr/x has shape \(4, 2\): one value per row is needed"),
+    )
 
 
 @pytest.fixture
@@ -159,14 +140,13 @@ def test_every_chunk_of_a_dataset_must_be_there(dataset):
     rows, labels = open_rows(dataset), open_values(str(dataset), "y")
     for name, each in (("x/c/2/0", lambda: rows.block(20, 40)), ("y/c/2", lambda: labels[20:40])):
         (dataset / name).rename(dataset / "kept")
-        with pytest.raises(CorruptionError, match=rf"d\.zarr.*: .*{name} is missing"):
-            each()
+        refused(each, (CorruptionError, rf"d\.zarr.*: .*{name} is missing"))
         (dataset / "kept").rename(dataset / name)
         each()
     for lose in (Path.unlink, lambda file: file.write_bytes(b"")):
         lose(dataset / "x/c/2/0")
-        with pytest.raises(CorruptionError, match=r"d\.zarr: 1 stored chunks are missing, the first with row 32; rest"):
-            open_rows(dataset)
+        message = r"d\.zarr: 1 stored chunks are missing, the first with row 32; rest"
+        refused(open_rows, (dataset, CorruptionError, message))
 
 
 def damaged(file, how):
@@ -189,9 +169,7 @@ def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(how, d
         damaged(files[name], how)
         what = "is missing; restore" if how == "empty" else "rows 15 to 40 cannot be read .*restore"
         message = f"{dataset.name if name == 'ours' else f'{name}.zarr'}: .*{what}"
-        with case(name), pytest.raises(CorruptionError, match=message) as told:
-            each.block(15, 41)
-        assert told.value.exit_code == 7
+        refused(each.block, (15, 41, CorruptionError, message))
 
 
 class Failing:
@@ -205,7 +183,8 @@ class Failing:
 
 
 def test_errors_of_several_chunks_mean_what_the_first_one_means():
-    for error, kind, message in (
+    refused(
+        lambda error: read(Failing(error, ValueError("another")), "x", 0, 10),
         (FileNotFoundError(errno.ENOENT, "no", "x/c/1"), CorruptionError, "x: x/c/1 is missing"),
         (OSError(errno.EIO, "broken", "x/c/1"), IncompleteError, "x: x/c/1: broken; run the same command again"),
         (OSError(errno.ESTALE, "stale", "x/c/1"), IncompleteError, "x: x/c/1: stale; run the same command again"),
@@ -216,30 +195,26 @@ def test_errors_of_several_chunks_mean_what_the_first_one_means():
         (ValueError("checksum"), CorruptionError, r"rows 0 to 9 cannot be read \(ValueError: checksum\); restore this"),
         (MemoryError("too large"), MemoryError, "too large"),
         (LockedError("of ours"), LockedError, "of ours"),
-    ):
-        with case(error), pytest.raises(kind, match=message):
-            read(Failing(error, ValueError("another")), "x", 0, 10)
+    )
 
 
-@pytest.mark.parametrize("make", [fsspec_store, zip_store, object_store])
-def test_fingerprints_of_stores_elsewhere_read_no_values(make, tmp_path, monkeypatch):
-    store, X = make(tmp_path), np.random.default_rng(0).normal(size=(60, 3))
-    group = zarr.create_group(store)
-    array = group.create_array("x", shape=X.shape, dtype=X.dtype, chunks=(20, 3))
-    array[:] = X
+@pytest.mark.parametrize("store", ["fsspec", "zip", "obstore"])
+def test_fingerprints_of_stores_elsewhere_read_no_values(store, tmp_path, monkeypatch):
+    group, X = zarr.create_group(STORES[store](tmp_path)), np.random.default_rng(0).normal(size=(60, 3))
+    array = group.create_array("x", data=X, chunks=(20, 3))
     with monkeypatch.context() as patch:
         patch.setattr(ZarrRows, "block", lambda *_: pytest.fail("values were read"))
         before = open_rows(array).fingerprint()
         assert before == open_rows(array).fingerprint()
         assert before["stamp"] != open_rows(group.create_array("y", data=X + 1, chunks=(20, 3))).fingerprint()["stamp"]
-    if make is not zip_store:  # which is written once
+    if store != "zip":  # which is written once
         array[25] = 7.0
         assert open_rows(array).fingerprint() != before
 
 
 def test_stores_that_tell_neither_tags_nor_times_are_told_apart_by_their_values(tmp_path, monkeypatch):
     values = np.random.default_rng(0).normal(size=(60, 3))
-    array = zarr.create_array(fsspec_store(tmp_path), data=values, chunks=(20, 3))
+    array = zarr.create_array(STORES["fsspec"](tmp_path), data=values, chunks=(20, 3))
     find = array.store.fs._find
 
     async def without_times(*arguments, **options):
@@ -275,9 +250,8 @@ def test_pinned_rows_stay_the_same_while_others_are_added(kind, dataset):
 
 
 def test_rows_end_before_a_chunk_that_programs_that_append_have_not_written_yet(tmp_path):
-    array = foreign(in_folder(tmp_path), gap=slice(50, 60))
+    array = foreign(STORES["folder"](tmp_path), gap=slice(50, 60))
     with pytest.warns(FillValuesWarning):
         rows = open_rows(array)
     assert [rows.stored_rows(known) for known in (0, 45, 55, 60)] == [50, 50, 55, 100]
-    in_memory_rows = open_rows(foreign(zarr.storage.MemoryStore()))
-    assert in_memory_rows.stored_rows() == 100
+    assert open_rows(foreign(STORES["memory"](tmp_path))).stored_rows() == 100

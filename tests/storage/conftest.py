@@ -30,9 +30,3 @@ def home(made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
-
-
-@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
-def root(request, tmp_path):
-    """A folder where nothing is, in both kinds of stores."""
-    return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")

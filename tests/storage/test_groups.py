@@ -2,16 +2,16 @@
 
 import os
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
-import pytest
 import zarr
 
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, IncompleteError, SpecError
 from bigkpca.storage import groups
 from bigkpca.storage.describe import info
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.storage import hostile
 
 
@@ -24,7 +24,8 @@ def test_a_group_is_opened_as_the_kind_that_it_is(home):
     about = hostile.attribute("s.zarr")
     hostile.set_attribute("version.zarr", about | {"format_version": 2})
     shutil.rmtree("main.zarr/scores")
-    for path, kind, error, message in (
+    refused(
+        groups.open_main,
         ("new.zarr", "features", IncompleteError, r"new\.zarr is not finished: run the command that makes it again"),
         ("nothing.zarr", "dataset", SpecError, r"nothing\.zarr does not exist: no dataset"),
         ("plain.zarr", "features", SpecError, r"plain\.zarr exists, but is not a bigkpca feature store"),
@@ -33,24 +34,19 @@ def test_a_group_is_opened_as_the_kind_that_it_is(home):
         ("version.zarr", "features", SpecError, "feature store format version 2; this bigkpca reads only version 1"),
         ("other.zarr", "x", SpecError, r"other\.zarr is a bigkpca 'x', a kind that this bigkpca does not have"),
         ("main.zarr", "features", CorruptionError, r"main\.zarr: its array scores is missing; make it again"),
-    ):
-        with case((path, kind)), pytest.raises(error, match=message):
-            groups.open_main(path, kind)
+    )
     assert groups.open_main("s.zarr", "features").shape == (90, 3)
     hostile.put("kept.zarr", {"zarr.json": b'{"zarr_format": 3, "node_type": "array", "attributes": {}}'})
     hostile.set_attribute("kept.zarr", about)
-    with pytest.raises(CorruptionError, match=r"kept\.zarr/zarr\.json does not describe a Zarr group"):
-        groups.open_group("kept.zarr", "features")
+    message = r"kept\.zarr/zarr\.json does not describe a Zarr group"
+    refused(groups.open_group, ("kept.zarr", "features", CorruptionError, message))
 
 
 def test_a_manifest_that_cannot_be_read_now_is_not_one_that_is_missing(home, monkeypatch):
-    def denied(*_):
-        raise PermissionError(13, "Permission denied", "m.zarr/zarr.json")
-
-    monkeypatch.setattr(LocalDisk, "open", denied)
+    denied = PermissionError(13, "Permission denied", "m.zarr/zarr.json")
+    monkeypatch.setattr(LocalDisk, "open", Mock(side_effect=denied))
     message = r"m\.zarr/zarr\.json: Permission denied: this user needs permission to read it"
-    with pytest.raises(SpecError, match=message):
-        groups.describe("m.zarr")
+    refused(groups.describe, ("m.zarr", SpecError, message))
 
 
 def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
@@ -69,9 +65,7 @@ def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
 
 
 def test_facts_about_a_part_or_a_damaged_record(home):
-    with pytest.raises(SpecError, match=r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"):
-        info("d.zarr", "x")
+    refused(info, ("d.zarr", "x", SpecError, r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"))
     assert info("d.zarr/x")["missing_chunks"] == 0
     hostile.set_attribute("s.zarr", {"format": "features", "format_version": 1, "rows": 90, "arrays": ["scores"]})
-    with pytest.raises(CorruptionError, match=r"s\.zarr is not a valid record: model is missing; make it again"):
-        info("s.zarr")
+    refused(info, ("s.zarr", CorruptionError, r"s\.zarr is not a valid record: model is missing; make it again"))

@@ -19,7 +19,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage.describe import info, model_info
 from bigkpca.storage.models import load_model
 from bigkpca.workflows.inputs import open_scores
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import scores as transformed
 from tests.storage import hostile
@@ -124,6 +124,11 @@ def test_forms_and_sizes_of_arrays_that_models_do_not_have_are_refused_in_little
         return {"shape": shape, "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk)}}}
 
     more = r"an array does not decode \(shape .* takes .* bytes, but"
+
+    def load(changes):
+        file.write_text(json.dumps(written | changes))
+        hostile.bounded(lambda: load_model(place))
+
     for changes, message in (
         (shaped([10**15, 3], 2**20, 3), more),
         (shaped([10**15], 2**20), more),
@@ -137,9 +142,7 @@ def test_forms_and_sizes_of_arrays_that_models_do_not_have_are_refused_in_little
         ({"shape": [-1, 3]}, r"has shape \[-1, 3\]"),
         ({"shape": [10, 3, 1]}, "has shape"),
     ):
-        file.write_text(json.dumps(written | changes))
-        with case(changes), pytest.raises(CorruptionError, match=f"components:? {message}"):
-            hostile.bounded(lambda: load_model(place))
+        refused(load, (changes, CorruptionError, f"components:? {message}"))
 
 
 def test_other_metadata_of_an_array_are_not_used(models, place):
@@ -179,8 +182,8 @@ def test_json_is_read_up_to_a_limit(models, place):
         (text[:-9], "Unterminated|Expecting"),
     ):
         (place / "zarr.json").write_text(broken)
-        with pytest.raises(SpecError, match=f"is not a bigkpca model: its zarr.json cannot be parsed .*{message}"):
-            load_model(place)
+        message = f"is not a bigkpca model: its zarr.json cannot be parsed .*{message}"
+        refused(load_model, (place, SpecError, message))
 
 
 def test_a_kernel_of_many_sums_loads_and_more_are_refused(models, place):
@@ -212,15 +215,14 @@ def test_names_of_arrays_lead_nowhere(models, place):
     hostile.put(place, models["landmarks"])
     about = hostile.attribute(place)
 
-    def refused():
-        with pytest.raises(CorruptionError, match=r"its list of arrays is .* not a list of plain names"):
-            load_model(place)
+    def load():
+        refused(load_model, (place, CorruptionError, r"its list of arrays is .* not a list of plain names"))
 
     for name in ("../secret", "/etc", "a/b", "..", ".", "", "a\0b", 3, None, ["mean"], "mean/../mean"):
         hostile.set_attribute(place, about | {"arrays": [*about["arrays"], name]})
         with case(name):
-            refused()
-            _, opened = hostile.watched(refused)
+            load()
+            _, opened = hostile.watched(load)
             assert not [file for file in opened if "secret" in file]
 
 
@@ -260,15 +262,12 @@ def test_manifests_that_vouch_for_what_is_not_there(home):
         about = hostile.attribute(home / path)
         for value in values:
             hostile.set_attribute(home / path, about | {key: value})
-            refused = rf"{path}.*(claims to have|{key}|column names).*"
-            with case((path, key, value)), pytest.raises(CorruptionError, match=refused):
-                hostile.bounded(lambda path=path: info(path))
-            if key == "rows":
-                with (
-                    case((path, value)),
-                    pytest.raises(CorruptionError, match=rf"{path} claims to have {value!r} rows"),
-                ):
-                    hostile.bounded(lambda path=path: open_rows(path))
+            message = rf"{path}.*(claims to have|{key}|column names).*"
+            with case((path, key, value)):
+                refused(lambda path: hostile.bounded(lambda: info(path)), (path, CorruptionError, message))
+                if key == "rows":
+                    message = rf"{path} claims to have {value!r} rows"
+                    refused(lambda path: hostile.bounded(lambda: open_rows(path)), (path, CorruptionError, message))
         hostile.set_attribute(home / path, about)
 
 

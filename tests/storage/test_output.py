@@ -4,6 +4,7 @@ import itertools
 import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import dask.array as da
@@ -19,7 +20,7 @@ from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import CorruptionError, IncompleteError, LockedError, SpecError
 from bigkpca.storage import groups, output
 from bigkpca.storage.groups import NewArray
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.helpers.disks import mounted, tree_bytes
 from tests.helpers.s3 import BUCKET, in_bucket, rclone
 from tests.storage import hostile
@@ -65,6 +66,10 @@ def make(path, record=RECORD, **how):
             fill(place, record)
             place.publish(ABOUT)
         return not place.done
+
+
+def replace(path, record=OTHER, **how):
+    return make(path, record, overwrite=True, **how)
 
 
 def grow(path, rows, record=GROWTH, **how):
@@ -116,7 +121,7 @@ def test_an_output_is_made_once_and_opens_as_it_is(root):
 # What is there before a run, the run, and the rows and the request that readers find before and after it.
 RUNS = {
     "new": (lambda path: None, make, None, (N, RECORD)),
-    "replaced": (lambda path: make(path, OTHER), lambda path: make(path, overwrite=True), (N, OTHER), (N, RECORD)),
+    "replaced": (lambda path: make(path, OTHER), lambda path: replace(path, RECORD), (N, OTHER), (N, RECORD)),
     "grown": (make, lambda path: grow(path, 150), (N, RECORD), (150, RECORD)),
 }
 
@@ -165,29 +170,26 @@ def test_a_run_that_is_cut_off_at_any_step_is_continued_by_the_same_request(run,
 def test_a_finished_output_of_another_request_is_replaced_only_when_that_is_asked_for(root):
     path = f"{root}/o.zarr"
     make(path)
-    for record, overwrite, message in (
-        (OTHER, False, r"already holds a store of .* other options \(model is 'm' there and 'n' here\): .*--overwrite"),
-        (OTHER | {"format": "model"}, False, "already holds a bigkpca store of reconstructed rows"),
-        (OTHER | {"format": "model"}, True, "is a bigkpca store of reconstructed rows, which a model never replaces"),
-    ):
-        with case(record), pytest.raises(SpecError, match=message):
-            make(path, record, overwrite=overwrite)
+    a_model, here = OTHER | {"format": "model"}, r"other options \(model is 'm' there and 'n' here\): .*--overwrite"
+    refused(
+        lambda record, overwrite: make(path, record, overwrite=overwrite),
+        (OTHER, False, SpecError, f"already holds a store of .* {here}"),
+        (a_model, False, SpecError, "already holds a bigkpca store of reconstructed rows"),
+        (a_model, True, SpecError, "is a bigkpca store of reconstructed rows, which a model never replaces"),
+    )
     check(path)
-    assert make(path, OTHER, overwrite=True)
+    assert replace(path)
     check(path, record=OTHER)
 
 
-def theirs(path, name=""):
-    """Something that bigkpca did not make."""
-    store = store_of(path)
-    store.make_folder(path)
-    store.write(f"{path}/{name or 'mine.txt'}", b"mine")
-
-
 def a_file(path):
-    store = store_of(path)
-    store.make_folder(path.rpartition("/")[0])
-    store.write(path, b"mine")
+    store_of(path).make_folder(path.rpartition("/")[0])
+    store_of(path).write(path, b"mine")
+
+
+def theirs(path, name="mine.txt"):
+    """A folder that bigkpca did not make."""
+    a_file(f"{path}/{name}")
 
 
 def their_group(path):
@@ -204,8 +206,7 @@ def test_what_others_put_at_a_path_or_beside_it_is_never_replaced(put, root):
         put(f"{root}/{len(name)}/{name}")
         before = files(path)
         for overwrite in (False, True):
-            with case((name, overwrite)), pytest.raises(SpecError, match=message):
-                make(path, overwrite=overwrite)
+            refused(partial(make, overwrite=overwrite), (path, SpecError, message))
         assert files(path) == before
 
 
@@ -214,14 +215,13 @@ def test_what_others_put_beside_an_output_stays_when_it_is_done_and_links_are_no
     make(path)
     theirs(f"{path}.partial")
     assert not make(path)
-    for add in (lambda: grow(path, 90), lambda: make(path, OTHER, overwrite=True)):
-        with pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
-            add()
+    message = "partial exists and was not made by bigkpca"
+    refused(grow, (path, 90, SpecError, message))
+    refused(replace, (path, SpecError, message))
     assert files(path)["o.zarr.partial/mine.txt"] == b"mine"
     theirs_too.mkdir()
     (tmp_path / "p.zarr.partial").symlink_to(theirs_too)
-    with pytest.raises(SpecError, match="partial exists and was not made by bigkpca"):
-        make(f"{tmp_path}/p.zarr")
+    refused(make, (f"{tmp_path}/p.zarr", SpecError, message))
     assert not list(theirs_too.iterdir())
 
 
@@ -251,9 +251,8 @@ def test_one_run_at_a_time_writes_an_output_on_a_disk(tmp_path):
     make(path)
     for first in (output.opened(path, OTHER, overwrite=True), output.growing(path, GROWTH)):
         with first:
-            for second in (lambda: make(path), lambda: make(path, OTHER, overwrite=True), lambda: grow(path, 150)):
-                with pytest.raises(LockedError, match="another run is writing"):
-                    second()
+            for second in (make, replace, partial(grow, rows=150)):
+                refused(second, (path, LockedError, "another run is writing"))
     np.testing.assert_array_equal(open_rows(path).block(0, N), expected(N))
 
 
@@ -279,9 +278,8 @@ def test_two_runs_of_one_request_at_once_make_the_same_output(bucket):
         write(second, BLOCKS)
         second.publish(ABOUT)
         first.create(ARRAYS, 0, ROWS)  # which finds what there is
-        for late in (lambda: first.write(Block(0, 0, ROWS), {}), lambda: first.publish(ABOUT)):
-            with pytest.raises(LockedError, match="another run took over"):
-                late()
+        refused(first.write, (Block(0, 0, ROWS), {}, LockedError, "another run took over"))
+        refused(first.publish, (ABOUT, LockedError, "another run took over"))
     check(path)
     assert not make(path)
 
@@ -291,25 +289,19 @@ def test_another_request_is_refused_in_an_object_store_until_it_overwrites(bucke
     path, notes = f"{bucket}/o.zarr", []
     with output.opened(path, RECORD, overwrite=False) as place:
         place.create(ARRAYS, N, ROWS)
-        place.write(Block(0, 0, ROWS), values(Block(0, 0, ROWS), RECORD))
+        place.write(BLOCKS[0], values(BLOCKS[0], RECORD))
         message = (
             r"o\.zarr is being made, or was left unfinished, by another request, of a store of reconstructed rows made "
             r"with other options \(model is 'm' there and 'n' here\): wait .* with --overwrite"
         )
-        with pytest.raises(LockedError, match=message) as refused:
-            make(path, OTHER)
-        assert refused.value.exit_code == 5
-        make(path, OTHER, overwrite=True, note=notes.append)
+        refused(make, (path, OTHER, LockedError, message))
+        replace(path, note=notes.append)
         assert notes == [f"removing what is at {path} first"]
         check(path, record=OTHER)
         late = files(path)
-        for write_late in (
-            lambda: place.write(Block(1, 32, 64), values(Block(1, 32, 64), RECORD)),
-            place.check_claim,
-            lambda: place.publish(ABOUT),
-        ):
-            with pytest.raises(LockedError, match="another run took over"):
-                write_late()
+        refused(place.write, (BLOCKS[1], values(BLOCKS[1], RECORD), LockedError, "another run took over"))
+        refused(place.check_claim, (LockedError, "another run took over"))
+        refused(place.publish, (ABOUT, LockedError, "another run took over"))
         place.release()
     assert files(path) == late
 
@@ -324,11 +316,11 @@ def test_two_requests_that_overwrite_at_once_do_not_mix(bucket, patch):
         remove(self, folder)
         if folder == path:
             patch.undo()
-            make(path, OTHER, overwrite=True)
+            replace(path)
 
     patch.setattr(ObjectStore, "remove_folder", interrupted)
-    with pytest.raises(LockedError, match="is being made, or was left unfinished, by another request"):
-        make(path, overwrite=True)
+    message = "is being made, or was left unfinished, by another request"
+    refused(replace, (path, RECORD, LockedError, message))
     check(path, record=OTHER)
 
 
@@ -344,8 +336,8 @@ def test_what_is_published_while_another_request_starts_is_not_removed(bucket, p
             return check_beside(path)
 
         patch.setattr(output, "_check_beside", late)
-        with pytest.raises(SpecError, match="already holds a store of reconstructed rows made with other options"):
-            make(path, OTHER)
+        message = "already holds a store of reconstructed rows made with other options"
+        refused(make, (path, OTHER, SpecError, message))
     check(path)
 
 
@@ -355,8 +347,7 @@ def test_a_server_that_ignores_conditions_of_writes_is_refused(tmp_path, use_s3)
         use_s3(port)
         path = f"s3://{BUCKET}/a/o.zarr"
         for _ in range(2):
-            with pytest.raises(SpecError, match=r"ignores conditional writes \(If-None-Match\), so two runs could"):
-                make(path)
+            refused(make, (path, SpecError, r"ignores conditional writes \(If-None-Match\), so two runs could"))
         assert files(path) == {}
 
 
@@ -379,8 +370,7 @@ def test_rows_are_not_added_to_a_chunk_that_is_missing(root):
     path = f"{root}/o.zarr"
     make(path)
     store_of(path).remove_file(f"{path}/x/c/2/0")
-    with pytest.raises(CorruptionError, match=r"o\.zarr/x: .*x/c/2/0 is missing"):
-        grow(path, 90)
+    refused(grow, (path, 90, CorruptionError, r"o\.zarr/x: .*x/c/2/0 is missing"))
     assert groups.describe(path)["rows"] == N
 
 
@@ -399,8 +389,8 @@ def test_rows_that_another_request_left_behind_the_published_ones_do_not_count_a
             grow(path, 200, other)
         assert groups.describe(path)["rows"] == N
         if is_url(path):
-            with pytest.raises(LockedError, match=r"by another request, .* remove .*o\.zarr\.partial/claim\.json once"):
-                grow(path, 150)
+            message = r"by another request, .* remove .*o\.zarr\.partial/claim\.json once"
+            refused(grow, (path, 150, LockedError, message))
             store_of(path).remove_file(f"{path}.partial/claim.json")
         grow(path, 150)
         check(path, 150)
@@ -420,8 +410,8 @@ def test_rows_are_added_behind_those_that_another_run_added_meanwhile(root, patc
 
     patch.setattr(kind, name, late)
     if is_url(path):
-        with pytest.raises(LockedError, match="another run has just added rows to it: run the same command again"):
-            grow(path, 150)
+        message = "another run has just added rows to it: run the same command again"
+        refused(grow, (path, 150, LockedError, message))
         assert groups.describe(path)["rows"] == 90
     grow(path, 150)
     check(path, 150)
@@ -445,11 +435,8 @@ def test_blocks_that_were_written_but_are_not_there_are_missed(root):
         fill(place)
         store_of(path).remove_file(f"{place.folder}/far/c/2")
         assert place.missing(BLOCKS, NAMES) == [BLOCKS[2]]
-        message = (
-            r"o\.zarr: 1 of 3 blocks were written but are missing, the first with rows 64 to 79: make sure that all"
-        )
-        with pytest.raises(IncompleteError, match=message):
-            place.check_written(BLOCKS, NAMES)
+        message = r"1 of 3 blocks were written but are missing, the first with rows 64 to 79: make sure that all"
+        refused(place.check_written, (BLOCKS, NAMES, IncompleteError, rf"o\.zarr: {message}"))
 
 
 def test_nothing_is_added_to_what_names_no_rows_or_leads_elsewhere(tmp_path):
@@ -460,11 +447,10 @@ def test_nothing_is_added_to_what_names_no_rows_or_leads_elsewhere(tmp_path):
     for changes in ({"arrays": ["../theirs.zarr/x"]}, {"arrays": 3}, {"rows": "many"}, {"rows": None}):
         groups.write_manifest(path, {**about, "arrays": []} if "rows" in changes else about)
         hostile.set_attribute(path, about | changes)
-        with case(changes), pytest.raises(CorruptionError, match=r"is not a valid record: (arrays|rows) is"):
-            grow(path, 10)
+        with case(changes):
+            refused(grow, (path, 10, CorruptionError, r"is not a valid record: (arrays|rows) is"))
     assert files(f"{tmp_path}/theirs.zarr") == before
-    with pytest.raises(SpecError, match="does not exist"):
-        grow(f"{tmp_path}/new/nothing.zarr", 10)
+    refused(grow, (f"{tmp_path}/new/nothing.zarr", 10, SpecError, "does not exist"))
     assert not (tmp_path / "new").exists()
 
 
@@ -474,9 +460,8 @@ def test_claims_that_cannot_be_read_are_those_of_others(bucket):
     for content in (b"{", b"[]", b"3"):
         store_of(path).write(f"{path}.partial/claim.json", content)
         assert output.claimed(path) == {}
-        with pytest.raises(LockedError, match="by another request, of a bigkpca output of another kind"):
-            make(path)
-    make(path, overwrite=True)
+        refused(make, (path, LockedError, "by another request, of a bigkpca output of another kind"))
+    replace(path, RECORD)
     check(path)
 
 

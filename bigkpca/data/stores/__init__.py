@@ -14,45 +14,22 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from bigkpca.data.stores.base import (
-    MOST_JSON_BYTES,
-    NODE_FILES,
-    PARTIAL,
-    SCHEMES,
-    AnyPath,
-    StoredFile,
-    address,
-    is_url,
-    last_name,
-    parent,
-)
-from bigkpca.data.stores.local import LocalDisk
-from bigkpca.data.stores.objects import ObjectStore
+from bigkpca.data.stores.base import MOST_JSON_BYTES as MOST_JSON_BYTES
+from bigkpca.data.stores.base import NODE_FILES as NODE_FILES
+from bigkpca.data.stores.base import PARTIAL, SCHEMES, address
+from bigkpca.data.stores.base import AnyPath as AnyPath
+from bigkpca.data.stores.base import StoredFile as StoredFile
+from bigkpca.data.stores.base import is_url as is_url
+from bigkpca.data.stores.base import last_name as last_name
+from bigkpca.data.stores.base import parent as parent
+from bigkpca.data.stores.local import LocalDisk as LocalDisk
+from bigkpca.data.stores.objects import ObjectStore as ObjectStore
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
-
-__all__ = [
-    "MOST_JSON_BYTES",
-    "NODE_FILES",
-    "AnyPath",
-    "LocalDisk",
-    "ObjectStore",
-    "StoredFile",
-    "absent",
-    "expanded",
-    "is_path",
-    "is_url",
-    "last_name",
-    "parent",
-    "parsed",
-    "read_json",
-    "read_small",
-    "store_of",
-    "write_json",
-]
 
 _LOCAL = LocalDisk()
 _MOST_NESTED = 200  # of JSON
 _PIECE_BYTES = 2**20
+_IN_QUOTES = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)  # or to the end, where it is cut off
 
 
 def store_of(path: str) -> LocalDisk | ObjectStore:
@@ -106,11 +83,8 @@ def read_small(path: str) -> bytes:
 def parsed(text: bytes) -> Any:
     """The values of JSON. Raises ValueError if it cannot be parsed, or is deeper than any that bigkpca writes."""
     # JSON that nests too deep for Python may parse, but cannot be used.
-    plain = np.frombuffer(text.replace(rb"\\", b"").replace(rb"\"", b""), np.uint8)  # other quotes delimit text
-    opening = (plain == ord("[")) | (plain == ord("{"))
-    closing = (plain == ord("]")) | (plain == ord("}"))
-    steps = opening.astype(np.int8) - closing
-    steps[np.logical_xor.accumulate(plain == ord('"'))] = 0  # inside quotes
+    outside = np.frombuffer(_IN_QUOTES.sub(b"", text), np.uint8)
+    steps = np.isin(outside, list(b"[{")).astype(np.int8) - np.isin(outside, list(b"]}"))
     if np.cumsum(steps, dtype=np.int32).max(initial=0) > _MOST_NESTED:
         raise ValueError(f"it nests more than {_MOST_NESTED} deep")
     return json.loads(text.decode())

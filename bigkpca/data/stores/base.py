@@ -55,11 +55,6 @@ def address(url: str) -> Address:
     return Address(scheme, bucket, key)
 
 
-def inside(inner: str, outer: str) -> bool:
-    """Whether a URL equals another one, or lies below it; both normalised."""
-    return f"{inner}/".startswith(f"{outer}/")
-
-
 AnyPath = str | PathLike[str]  # as users give them
 MOST_JSON_BYTES = 64_000_000  # of metadata or a manifest: half a million blocks
 NODE_FILES = ("zarr.json", ".zarray", ".zgroup")  # which describe the content of a Zarr folder

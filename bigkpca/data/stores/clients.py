@@ -33,7 +33,7 @@ class Patience:
     read: float = 15.0
     request: float = 30.0
     retry: float = 45.0  # after the start of a request; the last try may last `request` longer
-    retries: int = 6
+    retries: int = 7  # after 0.1 s, and then up to twice as long each time
 
 
 PATIENCE = Patience()
@@ -73,15 +73,7 @@ def client(scheme: str, bucket: str, below: str = "") -> Client:
                 "timeout": timedelta(seconds=PATIENCE.request),
                 "allow_http": plain,
             },
-            retry_config={
-                "max_retries": PATIENCE.retries,
-                "retry_timeout": timedelta(seconds=PATIENCE.retry),
-                "backoff": {
-                    "init_backoff": timedelta(milliseconds=200),
-                    "max_backoff": timedelta(seconds=8),
-                    "base": 2,
-                },
-            },
+            retry_config={"max_retries": PATIENCE.retries, "retry_timeout": timedelta(seconds=PATIENCE.retry)},
         )
     except (BaseError, ValueError):
         raise SpecError(

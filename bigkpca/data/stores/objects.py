@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from bigkpca.data.stores import clients
-from bigkpca.data.stores.base import StoredFile, address, check_name, inside, is_url
+from bigkpca.data.stores.base import StoredFile, address, check_name, is_url
 from bigkpca.data.stores.clients import Conflict, client, plain_errors
 from bigkpca.errors import BigKPCAError, SpecError
 
@@ -52,7 +52,7 @@ class ObjectStore:
             taken = address(other).url
             if taken == out.url:
                 raise SpecError(f"{path} is an input and would be replaced: choose another output path")
-            if inside(taken, out.url) or inside(out.url, taken):
+            if f"{taken}/".startswith(f"{out.url}/") or out.url.startswith(f"{taken}/"):
                 raise SpecError(f"{path} and the input {other} lie inside each other: choose another output path")
         return out.url
 

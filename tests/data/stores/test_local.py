@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import zarr
 from bigkpca.data.stores import LocalDisk, expanded, is_path, last_name, parent, store_of
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import IncompleteError, LockedError, SpecError
-from tests.data.cases import case
+from tests.data.cases import refused
 from tests.helpers.disks import mounted
 
 DISK = LocalDisk()
@@ -29,17 +30,20 @@ def folder(path, **files):
     return str(path)
 
 
-def test_names_in_a_path():
+def write(out, error=None):
+    """As the only run, which an error may end."""
+    with DISK.writer(str(out)):
+        if error is not None:
+            raise error
+
+
+def test_names_in_a_path_and_two_points_behind_a_link_which_mean_the_folder_above_its_target(tmp_path):
     assert store_of("rows.zarr") == DISK
     assert last_name("a/b.zarr/") == "b.zarr"
     assert [parent(path) for path in ("a/b.zarr/", "b.zarr", "/b.zarr")] == ["a", ".", "/"]
     assert [is_path(each) for each in ("a", Path("a"), np.zeros(3))] == [True, True, False]
     assert expanded(Path("~/a")) == str(Path.home() / "a")
-    with pytest.raises(TypeError, match="paths must be strings, not bytes"):
-        expanded(b"a")
-
-
-def test_two_points_behind_a_link_mean_the_folder_above_its_target(tmp_path):
+    refused(expanded, (b"a", TypeError, "paths must be strings, not bytes"))
     folder(tmp_path / "far" / "deep")
     (tmp_path / "near").symlink_to(tmp_path / "far" / "deep")
     assert DISK.absolute(f"{tmp_path}/near/../x.npy") == f"{tmp_path}/far/x.npy"
@@ -59,9 +63,6 @@ def test_stamps_hold_size_and_time_and_links_do_not_lead_in_circles(tmp_path):
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "full")
-
     path, victim = tmp_path / "a.csv", tmp_path / "victim"
     victim.write_bytes(b"of somebody else")
     partial = tmp_path / "a.csv.partial"
@@ -79,9 +80,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     DISK.write(str(path), b"old")
     for step in ("replace", "fsync"):
         with monkeypatch.context() as patch:
-            patch.setattr(os, step, full)
-            with pytest.raises(OSError, match="full"):
-                DISK.write(str(path), b"three")
+            patch.setattr(os, step, Mock(side_effect=OSError(errno.ENOSPC, "full")))
+            refused(DISK.write, (str(path), b"three", OSError, "full"))
     with pytest.raises(TypeError, match="bytes-like"), DISK.writing(str(path)) as file:
         file.write("two")
     assert path.read_bytes() == b"old"
@@ -94,13 +94,8 @@ def test_sync_forces_everything_to_disk_and_removes_what_killed_writes_left(tmp_
     folder(tmp_path / "a" / "mine.partial", y=b"3")
     for number in range(300):
         folder(tmp_path / "a" / "c" / str(number), **{"0": b"12", "0.partial": b"1"})
-    synced, real = [], os.fsync
-
-    def fsync(handle):
-        synced.append(os.fstat(handle).st_ino)
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_ino), fsync(handle)))
     DISK.sync(root)
     assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path / "a", *(tmp_path / "a").rglob("*")))
     assert [name for name in DISK.files(root) if "partial" in name] == ["mine.partial/y"]
@@ -108,11 +103,10 @@ def test_sync_forces_everything_to_disk_and_removes_what_killed_writes_left(tmp_
 
 def test_one_writer_at_a_time_and_what_ends_its_work(tmp_path):
     out = str(tmp_path / "deep" / "out.zarr")
-    with DISK.writer(out), pytest.raises(LockedError, match=r"another run is writing .*out\.zarr"), DISK.writer(out):
-        pass
-    for number, kind, message in ((errno.ENOSPC, IncompleteError, "the disk is full"), (errno.EXDEV, OSError, "other")):
-        with pytest.raises(kind, match=message), DISK.writer(out):
-            raise OSError(number, "other")
+    with DISK.writer(out):
+        refused(write, (out, LockedError, r"another run is writing .*out\.zarr"))
+    full, other = OSError(errno.ENOSPC, "other"), OSError(errno.EXDEV, "other")
+    refused(write, (out, full, IncompleteError, "the disk is full"), (out, other, OSError, "other"))
     assert DISK.names(str(tmp_path / "deep")) == []
 
 
@@ -125,12 +119,10 @@ def test_a_lock_holds_until_its_process_ends_even_if_that_is_killed(tmp_path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code, out], **pipes) as process:
         assert process.stdout.readline()
-        with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
-            pass
+        refused(write, (out, LockedError, "another run is writing"))
         process.kill()
     assert (tmp_path / "out.zarr.bigkpca-lock").exists()
-    with DISK.writer(out):
-        pass
+    write(out)
     assert not (tmp_path / "out.zarr.bigkpca-lock").exists()
 
 
@@ -144,45 +136,37 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_not_taken(tmp_path, monkeyp
             lock(file, how)
 
         monkeypatch.setattr(fcntl, "flock", late)
-        with pytest.raises(LockedError, match="another run is writing"), DISK.writer(out):
-            pass
+        refused(write, (out, LockedError, "another run is writing"))
 
 
 def test_a_system_or_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
-    def without(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", without)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     message = r"bigkpca-lock cannot be locked \(No locks available\): choose an output path on another file system"
-    with pytest.raises(SpecError, match=message), DISK.writer(str(tmp_path / "out.zarr")):
-        pass
+    refused(write, (tmp_path / "out.zarr", SpecError, message))
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.delitem(sys.modules, "bigkpca.data.stores.local")
     with pytest.raises(ImportError, match="runs on Linux and macOS: it locks outputs with flock, which this system"):
         importlib.import_module("bigkpca.data.stores.local")
 
 
-def refused(path, lost, why):
-    """An output at a path is refused since what its run creates first cannot be created."""
-    message = rf"^{path} cannot be written, since {lost} cannot be created [(]{why}.*[)]: choose another path"
-    with case(path), pytest.raises(SpecError, match=message), DISK.writer(path):
-        pass
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make anything")
 def test_an_output_that_cannot_be_made_is_refused_with_its_path_and_what_cannot_be_created(tmp_path):
-    refused("/proc/out.zarr", "/proc/out.zarr.bigkpca-lock", "No such file or directory")
-    refused("/proc/new/out.zarr", "/proc/new", "No such file or directory")
-    refused(f"{tmp_path}/{'x' * 300}/out.zarr", f"{tmp_path}/{'x' * 300}", "File name too long")
+    def not_created(path, lost, why):
+        message = rf"^{path} cannot be written, since {lost} cannot be created [(]{why}.*[)]: choose another path"
+        refused(write, (path, SpecError, message))
+
+    not_created("/proc/out.zarr", "/proc/out.zarr.bigkpca-lock", "No such file or directory")
+    not_created("/proc/new/out.zarr", "/proc/new", "No such file or directory")
+    not_created(f"{tmp_path}/{'x' * 300}/out.zarr", f"{tmp_path}/{'x' * 300}", "File name too long")
     elsewhere, lock = folder(tmp_path / "elsewhere"), tmp_path / "out.zarr.bigkpca-lock"
     lock.symlink_to(f"{elsewhere}/new.txt")
-    refused(f"{tmp_path}/out.zarr", lock, "Too many levels of symbolic links")
+    not_created(f"{tmp_path}/out.zarr", lock, "Too many levels of symbolic links")
     lock.unlink()
     lock.mkdir()
-    refused(f"{tmp_path}/out.zarr", lock, "Is a directory")
+    not_created(f"{tmp_path}/out.zarr", lock, "Is a directory")
     assert DISK.names(elsewhere) == []
     with mounted("ro", tmp_path / "disk") as disk:
-        refused(f"{disk}/out.zarr", f"{disk}/out.zarr.bigkpca-lock", "Read-only")
+        not_created(f"{disk}/out.zarr", f"{disk}/out.zarr.bigkpca-lock", "Read-only")
 
 
 def test_a_folder_is_put_in_the_place_of_another_which_is_kept_aside(tmp_path):
@@ -194,18 +178,15 @@ def test_a_folder_is_put_in_the_place_of_another_which_is_kept_aside(tmp_path):
     assert (DISK.names(aside), sorted(DISK.names(str(tmp_path)))) == (["y"], ["a", "beside"])
 
 
-def test_links_are_removed_and_what_they_lead_to_stays(tmp_path):
+def test_of_a_folder_metadata_are_removed_first_and_of_a_link_not_what_it_leads_to(tmp_path, monkeypatch):
     kept = folder(tmp_path / "kept", x=b"1")
     for remove in (DISK.remove_folder, DISK.remove_file):
         (tmp_path / "link").symlink_to(kept)
         remove(str(tmp_path / "link"))
         assert not (tmp_path / "link").is_symlink()
     assert DISK.files(kept).keys() == {"x"}
-
-
-def test_metadata_are_removed_first_and_a_folder_only_if_it_is_empty(tmp_path, monkeypatch):
     root, removed = folder(tmp_path / "a", **{"x": b"1", "zarr.json": b"{}"}), []
-    DISK.remove_empty(root)
+    DISK.remove_empty(root)  # which it is not
     DISK.remove_empty(f"{root}/nothing")
     assert sorted(DISK.names(root)) == ["x", "zarr.json"]
     monkeypatch.setattr("shutil.rmtree", lambda path: removed.append(DISK.names(path)))

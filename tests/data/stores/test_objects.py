@@ -17,18 +17,12 @@ from bigkpca.data.zarr import array_path
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import CorruptionError, FillValuesWarning, IncompleteError, SpecError
 from bigkpca.ingesting import ingest
-from tests.data.cases import case
+from tests.data.cases import case, refused
 from tests.helpers.cuts import Steps
 from tests.helpers.disks import tree_bytes
 from tests.helpers.proxy import proxy
 from tests.helpers.s3 import BUCKET, KEY, SECRET, in_bucket
 from tests.helpers.stores import as_npy
-
-
-@pytest.fixture(params=["local", pytest.param("objects", marks=pytest.mark.full)])
-def root(request, tmp_path):
-    """A folder where nothing is, in both kinds of stores."""
-    return str(tmp_path / "root") if request.param == "local" else request.getfixturevalue("bucket")
 
 
 def filled(root, **files):
@@ -177,14 +171,13 @@ def test_chunks_that_are_gone_are_missed_and_what_is_no_rows_is_refused(bucket):
         rows.block(0, 6)
     with pytest.warns(FillValuesWarning, match="x: 1 of its chunks are not stored, so their values are the fill value"):
         assert np.isnan(open_rows(url).block(2, 4)).all()
-    for name, kind, message in (
+    refused(
+        lambda name: open_rows(f"{bucket}/{name}"),
         ("n.zarr", SpecError, r"n\.zarr does not exist"),
         ("x.csv", SpecError, r"x\.csv is a file; make a dataset"),
         ("x.npy", SpecError, r"x\.npy: \.npy files are read only from local disks: copy it"),
         ("o.zarr", IncompleteError, r"o\.zarr is not finished: run the command that makes it again"),
-    ):
-        with case(name), pytest.raises(kind, match=message):
-            open_rows(f"{bucket}/{name}")
+    )
 
 
 def test_urls_that_lead_nowhere_are_refused():
@@ -199,9 +192,9 @@ def test_urls_that_lead_nowhere_are_refused():
         ("s3://bucket/a//x", "an empty name"),
         ("s3://bucket/../x", "an empty name"),
     ):
-        for refused in (store_of, open_rows):
+        for use in (store_of, open_rows):
             with case(url), pytest.raises(SpecError, match=message) as raised:
-                refused(url)
+                use(url)
             assert "hidden" not in str(raised.value)
 
 
@@ -220,19 +213,18 @@ def test_the_parts_of_a_url():
 def test_outputs_lie_apart_from_inputs(tmp_path):
     store, out = store_of("s3://bucket/out"), "s3://bucket/out"
     assert store.output_path(f"{out}/", ("s3://bucket/in", "s3://other/out", "out", "s3://bucket/ou")) == out
-    for path, inputs, message in (
-        (out, (f"{out}/",), "is an input and would be replaced"),
-        (out, (f"{out}/x",), "lie inside each other"),
-        (out, ("s3://bucket",), "lie inside each other"),
-        ("s3://bucket/", (), "a whole bucket"),
-    ):
-        with case((path, inputs)), pytest.raises(SpecError, match=message):
-            store.output_path(path, inputs)
+    refused(
+        store.output_path,
+        (out, (f"{out}/",), SpecError, "is an input and would be replaced"),
+        (out, (f"{out}/x",), SpecError, "lie inside each other"),
+        (out, ("s3://bucket",), SpecError, "lie inside each other"),
+        ("s3://bucket/", (), SpecError, "a whole bucket"),
+    )
     assert LocalDisk().output_path("out", (out,)) == "out"
     for root in (str(tmp_path), "s3://bucket"):
         for name in ("out.zarr.partial", "out.zarr.bigkpca-lock/"):
-            with case(name), pytest.raises(SpecError, match=r"\.partial and \.bigkpca-lock end the names of what"):
-                store_of(root).output_path(f"{root}/{name}", ())
+            message = r"\.partial and \.bigkpca-lock end the names of what"
+            refused(store_of(root).output_path, (f"{root}/{name}", (), SpecError, message))
         store_of(root).output_path(f"{root}/a.partial/b", ())
 
 
@@ -249,7 +241,7 @@ OPERATIONS = [
 ]
 
 
-def refused(url, kind, message, every=1):
+def refused_everywhere(url, kind, message, every=1):
     for operation in OPERATIONS[::every]:
         with pytest.raises(kind, match=message) as raised:
             operation(store_of(url), url)
@@ -260,17 +252,23 @@ def refused(url, kind, message, every=1):
 
 @pytest.mark.full
 def test_a_wrong_key_and_a_wrong_bucket_are_told(s3_server, bucket, use_s3):
-    refused("s3://no-such-bucket/x", SpecError, "there is no bucket s3://no-such-bucket")
+    refused_everywhere("s3://no-such-bucket/x", SpecError, "there is no bucket s3://no-such-bucket")
     use_s3(s3_server.port, key="another")
-    refused(bucket, SpecError, r"access denied: .* AWS_\.\.\.")
+    refused_everywhere(bucket, SpecError, r"access denied: .* AWS_\.\.\.")
     use_s3(s3_server.port, secret="another")
-    refused(bucket, SpecError, "access denied")
+    refused_everywhere(bucket, SpecError, "access denied")
 
 
 @pytest.mark.full
 def test_errors_of_the_library_are_told_in_plain_words(bucket):
     exceptions = clients._library().exceptions
-    for error, kind, message in (
+
+    def fail(error):
+        with clients.plain_errors(f"{bucket}/x"):
+            raise error
+
+    refused(
+        fail,
         (exceptions.GenericError("status code: 416"), CorruptionError, "x is shorter than it should be; restore it"),
         (exceptions.GenericError("status code: 403"), SpecError, "access denied"),
         (exceptions.GenericError("status code: 401"), SpecError, "access denied"),
@@ -281,9 +279,7 @@ def test_errors_of_the_library_are_told_in_plain_words(bucket):
         (exceptions.GenericError("status code: 301"), SpecError, r"refuses the request \(HTTP status 301\): check"),
         (exceptions.GenericError("status code: 503"), IncompleteError, "answers with HTTP status 503, even after retr"),
         (OSError("closed"), IncompleteError, "does not answer, even after retries: run the same command again"),
-    ):
-        with case(message), pytest.raises(kind, match=message), clients.plain_errors(f"{bucket}/x"):
-            raise error
+    )
 
 
 @pytest.mark.full
@@ -319,7 +315,7 @@ def test_settings_that_cannot_be_right_are_told_before_a_request(use_s3, monkeyp
             for name, value in settings.items():
                 patch.setenv(name, value)
             clients.client.cache_clear()
-            refused(f"s3://{BUCKET}/x", SpecError, message)
+            refused_everywhere(f"s3://{BUCKET}/x", SpecError, message)
 
 
 @pytest.mark.full
@@ -333,7 +329,7 @@ def test_a_server_that_does_not_answer_is_told(s3_server, bucket, use_s3, monkey
         use_s3(1 if mode == "down" else between.port)
         rows = pickle.loads(sent)
         between.mode = "pass" if mode == "down" else mode
-        refused(bucket, IncompleteError, "does not answer, even after retries", every=3)
+        refused_everywhere(bucket, IncompleteError, "does not answer, even after retries", every=3)
         with pytest.raises(IncompleteError, match="does not answer"):
             rows.block(0, 2)
 
