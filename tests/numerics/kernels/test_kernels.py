@@ -97,7 +97,6 @@ OTHER_SHAPE = r"returned shape \(4,\) for 4 rows against 2; it must return \(4, 
         (Spectrum, [0], "Spectrum: k must be a positive whole number, not 0"),
         (Function(lambda X, Y: X.sum(axis=1)), [np.ones((4, 3)), np.ones((2, 3))], OTHER_SHAPE),
     ],
-    ids=str,
 )
 def test_parameters_out_of_range_and_values_of_another_shape_are_named(kernel, arguments, message):
     with pytest.raises(SpecError, match=message):
