@@ -162,7 +162,7 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
     first: Model | None = None
     parts: list[tuple[float, Calibration | None]] = []
     added: list[dict[str, Any]] = []  # identities of all rows, in the form that `partial_fit` records
-    seen: dict[Any, int] = {}  # numbers of the models, by what tells of their rows
+    seen: dict[Any, int] = {}  # numbers of the models, by the marks of their rows
     devices: list[str] = []  # that computed the models
     nodes: list[tuple[int, BlockSums]] = []  # of the binary tree of sums, levels descending: at most log2
     for number, model in enumerate(models, 1):
@@ -196,8 +196,8 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
 
 
 def _marks(identity: dict[str, Any]) -> list[Any]:
-    """By what rows are recognised: the digest of their sums and, if those may come from another processor, their stamp
-    and that of their weights."""
+    """What is the same for the same rows: the digest of their sums, unless they come from another processor, and the
+    stamps of the rows and of their weights."""
     found = [identity.get("content"), (identity.get("stamp"), identity.get("weights"))]
     return [mark for mark in found if mark and mark[0]]
 

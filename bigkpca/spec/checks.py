@@ -49,8 +49,9 @@ def method(value: str | Method, fields: ValidationInfo) -> str | Method:
 
 
 def is_precomputed(kernel: Any) -> bool:
-    """Whether the data of this kernel are the kernel matrix."""
-    return kernel in (kernels.Precomputed.name, kernels.Precomputed())
+    """Whether the data of this kernel, or of one of this name, are the kernel matrix."""
+    named = isinstance(kernel, str) and kernel.lower() == kernels.Precomputed.name
+    return named or isinstance(kernel, kernels.Precomputed)
 
 
 def preimage(value: str | Preimage) -> str | Preimage:
