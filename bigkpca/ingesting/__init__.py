@@ -94,14 +94,14 @@ def ingest(
     Parameters
     ----------
     sources : path, table, or list of these
-        Files: .npy, .npz, HDF5, IDX, CSV and other delimited text, Parquet, Feather, FASTA; text, IDX and .npy may be
+        Files: .npy, .npz, IDX, CSV and other delimited text, Parquet, Feather, FASTA; text, IDX and .npy may be
         compressed by gzip. Folders of such files, whose names such as year=2013 become columns. Tables of pandas,
         polars (also lazy), pyarrow and DuckDB, and all objects with `__arrow_c_stream__` or `__arrow_c_array__`; they
         are copied to a temporary file first (in `TMPDIR`).
     destination : path
         Folder of the dataset.
     member : str, optional
-        Name of the array inside .npz and HDF5 files.
+        Name of the array inside .npz files.
     labels, sample_weight : str, optional
         A file with one value for each row of all sources, or the name of an array or column, which is kept beside the
         rows. Labels of text become codes, numbered by first appearance. Weights are finite numbers of at least 0, for

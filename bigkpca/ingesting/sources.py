@@ -167,8 +167,8 @@ def _opened(
     if formats == {None}:
         endings = [*(ending for _, ending, _ in arrays.ARRAY_FORMATS if ending), *tables.TABLE_ENDINGS]
         raise SpecError(
-            f"{paths[0]} has an unknown format; these can be ingested: .npy, HDF5, IDX (the format of MNIST), "
-            f"{', '.join(endings)}"
+            f"{paths[0]} has an unknown format; these can be ingested: .npy, IDX (the format of MNIST), "
+            f"{', '.join(endings)}; pass arrays in HDF5 as dask.array.from_array(h5py.File(PATH)[NAME])"
         )
     if len(formats) > 1 or files:
         raise SpecError(f"{folder} holds files of several formats: ingest those of one format")

@@ -299,8 +299,8 @@ def _check_first_line(path: Path, delimiter: str) -> None:
 def _check_count(columns: int, where: str) -> None:
     if columns > _MOST_COLUMNS:
         raise MemoryLimitError(
-            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy "
-            "or HDF5, e.g. np.save('rows.npy', frame.to_numpy())"
+            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy, "
+            "e.g. np.save('rows.npy', frame.to_numpy())"
         )
 
 

@@ -4,7 +4,6 @@ import gzip
 import struct
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -135,12 +134,5 @@ def write_feather(path, X, y):
     return path / "a.feather", {"labels": "label"}
 
 
-def write_hdf5(path, X, y):
-    with h5py.File(path / "a.h5", "w") as file:
-        file.create_dataset("deep/x", data=X, chunks=(50, 2), compression="gzip")
-        file["y"] = y
-    return path / "a.h5", {"labels": "y"}
-
-
-ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz, write_hdf5]
+ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
 TABLES = [write_csv, write_csv_gz, write_parquet, write_feather]

@@ -5,7 +5,6 @@ import tempfile
 import zipfile
 from functools import partial
 
-import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -48,18 +47,12 @@ def npz_by_columns(path):
         header(file, (10**9, 4), by_columns=True)
 
 
-def large_chunks(path):
-    with h5py.File(path, "w") as file:
-        file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
-
-
 FILES = {
     "many.csv.gz": (many_columns, "more than 1 MB: is a line break missing"),
     "some.csv": (some_thousand_columns, "12,000 columns, of which a table may have 10,000"),
     "long.csv": (long_line, "more than 1 MB: is a line break missing"),
     "x.npy": (long_npy, "8,000 MB have to be read at once"),
     "f.npz": (npz_by_columns, r"32,000 MB have to be read at once, more than 300 MB: save the array by rows"),
-    "x.h5": (large_chunks, "1,600 MB have to be read at once, .*h5repack"),
 }
 
 
