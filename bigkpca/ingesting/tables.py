@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -265,26 +265,19 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
         for part in parts[1:]:
             if apart := names_apart(sorted(part.physical_schema.names), sorted(own), names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
-        schema = options.typed(found.schema, own) if of_text else found.schema
-        index = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else [])
-    notes = _notes(index)
-    if of_text and all(map(_is_number, schema.names)):
-        first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
+        typed = options.typed(found.schema, own) if of_text else found.schema
+        schema, notes = _without_index(typed, _counting_column(parts[0], typed) if of_text else [])
+    if not of_text:
+        return Table(where, schema, parts, _READERS[str(kind)], sum(part.count_rows() for part in parts), notes)
+    with suppress(ValueError):
+        list(map(float, typed.names))
+        first = ", ".join(typed.names[:4]) + ", ..." * (len(typed.names) > 4)
         notes += (
             f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
             "makes it a row",
         )
-    rows = 0 if of_text else sum(part.count_rows() for part in parts)
-    read = partial(_of_csv, encoding=str(options.given.get("encoding", "utf8"))) if of_text else _READERS[str(kind)]
-    return Table(where, _without(schema, index), parts, read, rows, notes, of_text)
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+    read = partial(_of_csv, encoding=str(options.given.get("encoding", "utf8")))
+    return Table(where, schema, parts, read, 0, notes, of_text)
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
@@ -310,12 +303,6 @@ def _check_columns(names: Sequence[str], where: str) -> None:
         raise SpecError(f"{where} has {names.count(twice)} columns named {twice!r}: give each a name of its own")
 
 
-def _index_of(schema: Any) -> list[str]:
-    """The columns that hold the index of a pandas frame."""
-    stored = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)]
-
-
 def _counting_column(part: Any, schema: Any) -> list[str]:
     """The first column of a CSV file if it has no name and counts 0, 1, 2, ..., as pandas writes its index."""
     if schema.names[0] != "":
@@ -325,14 +312,14 @@ def _counting_column(part: Any, schema: Any) -> list[str]:
     return [""] if counts else []
 
 
-def _notes(index: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in index)
-
-
-def _without(schema: Any, names: Iterable[str]) -> Any:
-    for name in names:
+def _without_index(schema: Any, counting: Sequence[str] = ()) -> tuple[Any, tuple[str, ...]]:
+    """The schema without the columns that hold the index of a pandas frame, or else those that count, and notes of
+    these."""
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    index = [name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)] or counting
+    for name in index:
         schema = schema.remove(schema.get_field_index(name))
-    return schema
+    return schema, tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in index)
 
 
 def kind_of_table(data: Any) -> str:
@@ -406,11 +393,10 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = dataset.dataset(str(path), format="feather")
-    rows, index = found.count_rows(), _index_of(found.schema)
-    if not rows:
+    if not (rows := found.count_rows()):
         raise DataError(f"{where} is empty: it has no rows, or they have been read already")
-    schema, parts = _without(found.schema, index), tuple(found.get_fragments())
-    return Table(where, schema, parts, _of_ipc, rows, _notes(index)), digest
+    schema, notes = _without_index(found.schema)
+    return Table(where, schema, tuple(found.get_fragments()), _of_ipc, rows, notes), digest
 
 
 def _sequences(path: Path) -> Iterator[list[str]]:

@@ -58,6 +58,13 @@ class Night:
         self.options.progress.note(f"{WARNING}{message}")
         self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
 
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Records how long a part of a run takes."""
+        started = time.monotonic()
+        yield
+        self.record["seconds"][part] = round(time.monotonic() - started, 3)
+
 
 def work(night: Night) -> None:
     """Fit the model if there is none, and extract, publish and record the rows that arrived."""
@@ -70,7 +77,7 @@ def work(night: Night) -> None:
         )
     if found.to_fit:
         again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-        with _timed(record, "fit"):
+        with night.timed("fit"):
             model = fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
     else:
         model = load_model(job.model.path)
@@ -86,17 +93,9 @@ def work(night: Night) -> None:
         output.tidy(found.out)
         record["status"] = records.NOTHING_NEW
         return
-    with _timed(record, "extract"):
+    with night.timed("extract"):
         _extract(night, model, fingerprint)
     record["status"] = records.DONE
-
-
-@contextmanager
-def _timed(record: dict[str, Any], part: str) -> Iterator[None]:
-    """Records how long a part of a run takes."""
-    started = time.monotonic()
-    yield
-    record["seconds"][part] = round(time.monotonic() - started, 3)
 
 
 def _check_model(night: Night, model: Model) -> None:

@@ -122,7 +122,7 @@ def write_metrics(path: str | None, out: str, records: Sequence[Mapping[str, Any
 
 def check_there(job: Job, out: str) -> None:
     """Raise SpecError if the output of a job is gone."""
-    if job.output.must_exist is False or groups.describe(out) is not None:
+    if groups.describe(out) is not None:
         return
     if job.output.must_exist:
         raise SpecError(
@@ -132,7 +132,7 @@ def check_there(job: Job, out: str) -> None:
     if _recorded_output(job) == os.fsencode(out):
         raise SpecError(
             f"{out}, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start anew, "
-            f"remove {_beside(job)}, or set output.must_exist = false in the job"
+            f"remove {_beside(job)}"
         )
 
 
@@ -144,7 +144,7 @@ def remember(job: Job, out: str, progress: Progress) -> None:
     try:
         store_of(path).write(path, content)
     except OSError:  # e.g. in a read-only folder
-        if job.output.must_exist is None:
+        if not job.output.must_exist:
             progress.note(
                 f"{path} cannot be written, so a later run could take an unmounted volume for a first run: set "
                 "output.must_exist = true in the job"

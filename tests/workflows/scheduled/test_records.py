@@ -204,7 +204,7 @@ def unmounted(night):
 
 GONE = (
     r"disk/features\.zarr, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start "
-    r"anew, remove .*nightly\.toml\.bigkpca-record, or set output\.must_exist = false in the job"
+    r"anew, remove .*nightly\.toml\.bigkpca-record"
 )
 
 
@@ -221,8 +221,8 @@ def test_an_output_that_is_gone_is_no_first_run(mounted):
 
 
 def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(mounted):
-    anew, other = ELSEWHERE.replace("[run]", "must_exist = false\n[run]"), ELSEWHERE.replace("disk/", "other/")
-    for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(anew), lambda: mounted.set(other))):
+    other = ELSEWHERE.replace("disk/", "other/")
+    for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(other))):
         Path(mounted.root, "disk").rename(Path(mounted.root, f"disk {number}"))
         with pytest.raises(SpecError, match=GONE):
             mounted.run()
