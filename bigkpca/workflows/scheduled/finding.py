@@ -11,8 +11,6 @@ from bigkpca.data.blocks import output_block_rows, split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows, whole
 from bigkpca.errors import CorruptionError, DataError, FillValuesWarning, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import Plan, plan_transform
 from bigkpca.numerics.model import Model
 from bigkpca.spec.job import Job, JobInput
 from bigkpca.storage import groups, output, records
@@ -39,7 +37,6 @@ class Found:
     about: Mapping[str, Any]  # the manifest of the features; empty before the first night
     rows: ZarrRows  # whose features there will be
     to_fit: bool  # the model does not exist yet, so this run fits it
-    resumed: bool  # a run that was killed had begun with these rows
     stored: int  # rows that are stored by now
     room: int  # rows for which the input has room
 
@@ -82,9 +79,8 @@ def look(job: Job, out: str) -> Found:
         )
     claim = output.claimed(model if to_fit else out) or {}
     claimed = _rows_of(claim.get("identity" if to_fit else "input"))
-    resumed = done < claimed <= stored
-    rows = found.pin(claimed if resumed else stored)
-    return Found(job, out, about, rows, to_fit, resumed, stored, found.count)
+    rows = found.pin(claimed if done < claimed <= stored else stored)  # of a run that was killed first
+    return Found(job, out, about, rows, to_fit, stored, found.count)
 
 
 def features_at(out: str) -> dict[str, Any]:
@@ -152,9 +148,3 @@ def block_rows_of(found: Found, model: Model) -> int:
     grain = found.rows.array.chunks[0]  # even if there are fewer rows so far
     row_bytes = model.components * model.features.dtype.itemsize
     return output_block_rows(_MANY_ROWS, grain, row_bytes, found.job.output.block_rows)
-
-
-def plan_extract(found: Found, model: Model, engine: Engine, threads: int) -> Plan:
-    """The cost of extracting features."""
-    judged, size = model.calibration is not None, block_rows_of(found, model)
-    return plan_transform(found.rows, model, size, threads, judged=judged, device=engine.device)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.plan import check_plans
+from bigkpca.execution.plan import check_plans, plan_transform
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import block_tasks, named_rows
@@ -38,7 +39,7 @@ from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
 from bigkpca.workflows.scheduled import records
-from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found, block_rows_of, plan_extract
+from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found, block_rows_of
 
 _MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
 _MOST_NAMED = 5  # ranges of rows in a message
@@ -236,7 +237,8 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
     arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
     with options.engine() as engine:
-        check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
+        plan = partial(plan_transform, rows, model, size, judged=model.calibration is not None, device=engine.device)
+        check_plans(plan, engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
         made_by = records.makers(record)
         _warn_of_others(night, made_by)
