@@ -79,12 +79,6 @@ def test_arrays_of_one_file_are_rows_labels_and_weights(tmp_path):
     np.testing.assert_array_equal(found["w"], W)
 
 
-def test_weights_are_finite_and_not_negative(tmp_path):
-    for value in (-1.0, np.nan, np.inf):
-        weights = npy(tmp_path / "w.npy", np.where(np.arange(300) == 250, value, 1.0))
-        refuse(tmp_path, DataError, r"row 250\b", X, sample_weight=weights)
-
-
 def test_dtype_casts_sources_of_different_types_or_names_a_value_that_it_cannot_hold(tmp_path):
     for dtype in ("float32", "int16", "bool", "float64"):
         found = made(tmp_path, np.ones((3, 2), "u1"), np.zeros((3, 2), "f4"), dtype=dtype)["x"]
@@ -136,6 +130,10 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
     (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
     with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
+
+    def weights(value):
+        return npy(tmp_path / f"{value}.npy", np.where(np.arange(300) == 250, value, 1.0))
+
     for contents, options, message in (
         ([], {}, "nothing to ingest"),
         ([tmp_path / "none.npy"], {}, r"none\.npy does not exist"),
@@ -173,6 +171,7 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
         (tmp_path / "e.npz", {"member": "line"}, "two-dimensional"),
         (tmp_path / "g", {}, "two-dimensional"),
         (tmp_path / "i.npz", {}, r"holds \[\], but no array of numbers"),
+        *((X, {"sample_weight": weights(value)}, r"row 250\b") for value in (-1.0, np.nan, np.inf)),
     ):
         refuse(tmp_path, DataError, message, values, **options)
 

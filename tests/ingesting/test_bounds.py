@@ -24,14 +24,6 @@ def many_columns(path):
         file.write(b"\n1\n")
 
 
-def some_thousand_columns(path):
-    path.write_text(",".join(f"c{j}" for j in range(12_000)) + "\n" + ",".join("1" * 12_000) + "\n")
-
-
-def long_line(path):
-    path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
-
-
 def header(file, shape, by_columns=False):
     np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": by_columns, "shape": shape})
 
@@ -47,10 +39,17 @@ def npz_by_columns(path):
         header(file, (10**9, 4), by_columns=True)
 
 
+NAMES = ",".join(f"c{j}" for j in range(12_000))
 FILES = {
     "many.csv.gz": (many_columns, "more than 1 MB: is a line break missing"),
-    "some.csv": (some_thousand_columns, "12,000 columns, of which a table may have 10,000"),
-    "long.csv": (long_line, "more than 1 MB: is a line break missing"),
+    "some.csv": (
+        lambda path: path.write_text(f"{NAMES}\n{','.join('1' * 12_000)}\n"),
+        "12,000 columns, of which a table may have 10,000",
+    ),
+    "long.csv": (
+        lambda path: path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n"),
+        "more than 1 MB: is a line break missing",
+    ),
     "x.npy": (long_npy, "8,000 MB have to be read at once"),
     "f.npz": (npz_by_columns, r"32,000 MB have to be read at once, more than 300 MB: save the array by rows"),
 }
