@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.data.blocks import Block, split
+from bigkpca.data.blocks import Block, output_block_rows, split
 from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
@@ -39,10 +39,11 @@ from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
 from bigkpca.workflows.scheduled import records
-from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found, block_rows_of
+from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found
 
 _MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
 _MOST_NAMED = 5  # ranges of rows in a message
+_MANY_ROWS = 2**40  # of a large output
 _MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
 
 
@@ -231,11 +232,14 @@ def _drawn(new: range, seed: int) -> Array:
 def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     """Extract features of the new rows and of the others in their first block, judge them, and publish."""
     found, options, record = night.found, night.options, night.record
-    rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
+    rows, flag, dtype = found.rows, found.job.output.flag, model.features.dtype
+    # As `transform` chooses for a large output, of whole chunks of the input, even if there are fewer rows so far.
+    row_bytes, wanted = model.components * dtype.itemsize, found.job.output.block_rows
+    size = found.about.get("block_rows") or output_block_rows(_MANY_ROWS, rows.array.chunks[0], row_bytes, wanted)
     tail = rows.chunk_stamps(rows.count - 1)
     blocks = split(rows.count, size)[found.done // size :]
-    arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
-    arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
+    arrays = {"scores": NewArray(dtype, (model.components,), "component")}
+    arrays |= {} if flag is None else {"residual": NewArray(dtype), **ARRAYS}
     with options.engine() as engine:
         plan = partial(plan_transform, rows, model, size, judged=model.calibration is not None, device=engine.device)
         check_plans(plan, engine, options.memory_limit, _MEMORY)
