@@ -324,6 +324,11 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
     with shown_pass(progress, "ingest", inputs.rows) as advance:
         for piece in chain(*streams):
             for name, values in piece.items():
+                if not _same_type(values, heads[name]):
+                    raise SpecError(
+                        f"{name} is {_type_of(heads[name])} and, from row {chunks[name].stop - start} on, "
+                        f"{_type_of(values)}: convert all to one type first"
+                    )
                 chunks[name].add(_codes(values, codes))
             advance(len(piece.get("x", ())))
     for each in chunks.values():
@@ -375,11 +380,21 @@ def _check_fits(place: Output, heads: Piece) -> None:
             of_text = kind is LABELS and "categories" in about
             there[kind.option] = "text" if of_text else groups.open_array(f"{path}/{kind.array}").dtype.name
         if kind.array in heads:
-            dtype = heads[kind.array].dtype
-            here[kind.option] = "text" if dtype.kind == "U" else dtype.name
+            here[kind.option] = _type_of(heads[kind.array])
     for what, of_new in here.items():
         if of_new != there[what]:
             raise SpecError(f"{path}: cannot append, since {what} is {there[what]} there and {of_new} in the new rows")
+
+
+def _type_of(values: Array) -> str:
+    return "text" if values.dtype.kind == "U" else values.dtype.name
+
+
+def _same_type(values: Array, head: Array) -> bool:
+    """Whether values can be stored with those at the head: both are text, or numbers that its type holds."""
+    if "U" in (values.dtype.kind, head.dtype.kind):
+        return values.dtype.kind == head.dtype.kind
+    return np.can_cast(values.dtype, head.dtype)
 
 
 class _Chunks:
@@ -388,30 +403,26 @@ class _Chunks:
 
     def __init__(self, place: Output, name: str, start: int) -> None:
         array = groups.open_array(f"{place.folder}/{name}")
-        self._chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
-        rows = self._chunk * max(1, _HELD_BYTES // (self._chunk * row_bytes))
-        self._held = np.empty((rows, *array.shape[1:]), array.dtype)
-        self._place, self._name, self.stop, self._filled = place, name, start, 0
+        row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+        self._rows = array.chunks[0] * max(1, _HELD_BYTES // (array.chunks[0] * row_bytes))
+        self._place, self._name, self.stop, self._held = place, name, start, list[Array]()
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
         while len(values):
-            start = self.stop - self._filled
-            room = len(self._held) - start % self._chunk  # so that what is written ends with a chunk
-            taken = values[: room - self._filled]
-            self._held[self._filled : self._filled + len(taken)] = taken
-            self._filled += len(taken)
+            taken = values[: self._rows - self.stop % self._rows]
+            self._held.append(taken)
             self.stop += len(taken)
             values = values[len(taken) :]
-            if self._filled == room:
+            if self.stop % self._rows == 0:
                 self.flush()
 
     def flush(self) -> None:
         """Write the rows held."""
-        if self._filled:
-            block = Block(0, self.stop - self._filled, self.stop)
-            self._place.write(block, {self._name: self._held[: self._filled]})
-            self._filled = 0
+        if self._held:
+            values = np.concatenate(self._held)
+            self._place.write(Block(0, self.stop - len(values), self.stop), {self._name: values})
+            self._held.clear()
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:

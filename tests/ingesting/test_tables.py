@@ -154,6 +154,9 @@ def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
         yield pa.record_batch([[1.0, 2.0]], schema=schema)
         raise ValueError("the source broke")
 
+    def labelled(*values):
+        return [pd.DataFrame({"a": [1.0], "y": [value]}) for value in values]
+
     broken = pa.RecordBatchReader.from_batches(schema, batches())
     for data, options, error, message in (
         (np.ones((3, 2)), {}, SpecError, "ndarray cannot be ingested: .*arrays need no ingest: fit and transform"),
@@ -162,6 +165,9 @@ def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
         (TABLE[:0], {}, DataError, "the pandas DataFrame is empty"),
         (TABLE[["w"]], {"member": "x"}, SpecError, "is a table, which has no members: leave out member"),
         (broken, {}, DataError, "the pyarrow RecordBatchReader cannot be read: .*the source broke"),
+        (labelled(1, 1.5), {"labels": "y"}, SpecError, "y is int64 and, from row 1 on, float64: convert all to one t"),
+        (labelled(1, "x"), {"labels": "y"}, SpecError, "y is int64 and, from row 1 on, text"),
+        (labelled("x", 1), {"labels": "y"}, SpecError, "y is text and, from row 1 on, int64"),
     ):
         with case(message), pytest.raises(error, match=message):
             ingest(data, tmp_path / "o.zarr", **options)
