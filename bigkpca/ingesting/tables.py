@@ -95,8 +95,17 @@ def _batches_of(table: Table, part: Any, names: Sequence[str], step: int) -> Ite
         columns = []
         for name in names:
             kind = schema.field(name).type
-            key = pa.scalar(keys[name], kind) if name in keys else None
-            columns.append(batch.column(name).cast(kind) if key is None else pa.repeat(key, len(batch)))
+            if name in keys:
+                columns.append(pa.repeat(pa.scalar(keys[name], kind), len(batch)))
+                continue
+            values = batch.column(name)
+            try:
+                columns.append(values.cast(kind))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DataError(
+                    f"{part.path}: column {name!r} is of type {values.type}, and {kind} in the first file: {error}; "
+                    "convert it first, e.g. with polars"
+                ) from error
         yield pa.record_batch(columns, schema=pa.schema([schema.field(name) for name in names]))
 
 

@@ -305,12 +305,17 @@ def test_a_folder_is_one_table_with_the_keys_of_its_folders(suffix, tmp_path):
     assert made(tmp_path, tmp_path / "f", categorical="year")["names"][2:5] == ["year=2020", "year=2021", "year=2022"]
 
 
-def test_files_of_a_folder_have_the_same_columns(tmp_path):
+def test_files_of_a_folder_have_the_same_columns_and_types(tmp_path):
     at = folder(tmp_path / "f", "csv")
     (at / "year=2020" / "month=0" / "b.csv").write_text("seats,dely\n1,2\n")
     refuse(tmp_path, SpecError, r"b\.csv lacks the column 'delay' .* has the column 'dely'", at)
     (at / "year=2020" / "month=0" / "b.csv").unlink()
     TABLE.to_parquet(at / "c.parquet")
     refuse(tmp_path, SpecError, "holds files of several formats", at)
+    at = tmp_path / "typed"
+    at.mkdir()
+    for name, values in (("a", [1, 2]), ("b", [1.5, 2.5])):
+        pd.DataFrame({"n": values}).to_parquet(at / f"{name}.parquet")
+    refuse(tmp_path, DataError, r"b\.parquet: column 'n' is of type double, and int64 in the first file: .*1\.5", at)
     (tmp_path / "empty").mkdir()
     refuse(tmp_path, SpecError, "empty is a folder without files to ingest", tmp_path / "empty")
