@@ -27,6 +27,7 @@ from bigkpca.errors import (
     unknown_name,
 )
 from bigkpca.ingesting.arrays import undecodable, unpacked
+from bigkpca.ingesting.encoder import kind_of
 
 TABLE_ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat.gz"), "csv"),
@@ -100,6 +101,10 @@ def _batches_of(table: Table, part: Any, names: Sequence[str], step: int) -> Ite
                 continue
             values = batch.column(name)
             try:
+                if kind_of(values.type) != kind_of(kind) and not pa.types.is_null(
+                    values.type
+                ):  # 5 would be cast to True
+                    raise pa.ArrowInvalid("these types have different meanings")
                 columns.append(values.cast(kind))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise DataError(

@@ -314,8 +314,13 @@ def test_files_of_a_folder_have_the_same_columns_and_types(tmp_path):
     refuse(tmp_path, SpecError, "holds files of several formats", at)
     at = tmp_path / "typed"
     at.mkdir()
-    for name, values in (("a", [1, 2]), ("b", [1.5, 2.5])):
-        pd.DataFrame({"n": values}).to_parquet(at / f"{name}.parquet")
-    refuse(tmp_path, DataError, r"b\.parquet: column 'n' is of type double, and int64 in the first file: .*1\.5", at)
+    for first, second, message in (
+        (1, 1.5, "type double, and int64 in the first file: .*1\\.5"),
+        (True, 5, "type int64, and bool in the first file"),
+        (1, pd.Timestamp(2020, 1, 1), r"type timestamp.*, and int64 in the first file"),
+    ):
+        for name, value in (("a", first), ("b", second)):
+            pd.DataFrame({"n": [value]}).to_parquet(at / f"{name}.parquet")
+        refuse(tmp_path, DataError, rf"b\.parquet: column 'n' is of {message}", at)
     (tmp_path / "empty").mkdir()
     refuse(tmp_path, SpecError, "empty is a folder without files to ingest", tmp_path / "empty")
