@@ -20,7 +20,7 @@ from bigkpca.numerics.calibration import REASONS
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, unchanged
+from bigkpca.workflows.inputs import feature_store, labels_path, names_of, open_labels, unchanged
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -164,12 +164,11 @@ class _Columns:
 def _labels(given: AnyPath, store: str | None, rows: Rows) -> _Columns:
     """The labels of the rows, which may be scores in a feature store. Raises SpecError unless each row has one."""
     source = (rows.fingerprint() if store is None else (groups.describe(store) or {})["input"])["path"]
-    values, where = open_labels(labels_path(given), source)
+    values, where, categories = open_labels(labels_path(given), source)
     place = where.removesuffix("/y")  # which can be passed itself
     grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
     if values.ndim != 1 or values.shape[0] < rows.shape[0] or (values.shape[0] > rows.shape[0] and not grown):
         raise SpecError(f"{where} has labels of shape {values.shape}, but the rows need {rows.shape[0]:,} labels")
-    categories = (dataset_at(place) or {}).get("categories")
 
     def read(start: int, stop: int) -> Array:
         found = np.asarray(values[start:stop])

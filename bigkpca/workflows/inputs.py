@@ -63,24 +63,28 @@ def labels_path(labels: Any) -> str:
     return expanded(labels)
 
 
-def open_labels(given: str, source: str | None) -> tuple[Any, str]:
-    """An array of labels, not yet read, and its location: a .npy file, a Zarr array, a dataset, or an array of the
-    input."""
+def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:
+    """An array of labels, not yet read, its location, and the names of the categories that it numbers, if any: a .npy
+    file, a Zarr array, a dataset, or an array of the input."""
     store = store_of(given)
     if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
         check_on_disk(given)
         try:
-            return np.load(given, mmap_mode="r", allow_pickle=False), given
+            return np.load(given, mmap_mode="r", allow_pickle=False), given, []
         except ValueError as error:
             raise SpecError(f"labels cannot be read from {given}: {error}") from error
     if store.is_folder(given):
-        return groups.open_values(given, "y"), given
+        return groups.open_values(given, "y"), given, _categories(given.removesuffix("/y"))
     if source is None or "/" in given or not store_of(source).is_folder(source):
         raise SpecError(
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"
         )
-    return groups.open_values(source, given), source
+    return groups.open_values(source, given), source, _categories(source) if given == "y" else []
+
+
+def _categories(path: str) -> list[Any]:
+    return list((dataset_at(path) or {}).get("categories", []))
 
 
 def names_of(labels: Array, categories: list[Any], where: str) -> Array:

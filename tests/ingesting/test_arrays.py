@@ -128,6 +128,7 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
     np.savez(tmp_path / "e.npz", words=WORDS[:, None], line=X[0])
     (tmp_path / "g").write_bytes(idx_bytes(np.zeros(5, "u1")))
     (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
+    (tmp_path / "negative.npy").write_bytes(npy(tmp_path / "j.npy", X).read_bytes().replace(b"(300, 5)", b"(3, -5) "))
     with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
 
@@ -170,6 +171,7 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
         (tmp_path / "e.npz", {}, r"holds \['line', 'words'\], but no array of numbers"),
         (tmp_path / "e.npz", {"member": "line"}, "two-dimensional"),
         (tmp_path / "g", {}, "two-dimensional"),
+        (tmp_path / "negative.npy", {}, r"is not a \.npy file: its shape is \(3, -5\)"),
         (tmp_path / "i.npz", {}, r"holds \[\], but no array of numbers"),
         *((X, {"sample_weight": weights(value)}, r"row 250\b") for value in (-1.0, np.nan, np.inf)),
     ):
