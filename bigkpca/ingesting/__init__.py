@@ -177,8 +177,7 @@ def ingest(
     beside = {LABELS: labels, WEIGHTS: sample_weight}
     many = sources if isinstance(sources, list | tuple) else [sources]
     of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
-    names = [str(each) for each in beside.values() if is_path(each)]
-    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), names)
+    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), labels)
     with ExitStack() as scratch:
         inputs = open_inputs(many, beside, reading, scratch, progress.note)
         request = {

@@ -181,12 +181,12 @@ def format_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; those
-    `beside` the rows keep the type of their first rows."""
+    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; that of
+    `labels` keeps the type of its first rows."""
 
     given: Mapping[str, Any]
     text: Collection[Any]
-    beside: Collection[Any]
+    labels: Any
 
     def format(self, path: Path) -> Any:
         """The format of files like this one. Raises SpecError for unknown options and values."""
@@ -233,7 +233,7 @@ class CsvOptions:
                 continue
             if field.name in self.text:
                 schema = schema.set(place, field.with_type(pa.string()))
-            elif field.name not in self.beside and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
+            elif field.name != str(self.labels) and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
                 schema = schema.set(place, field.with_type(pa.float64()))
         return schema
 
