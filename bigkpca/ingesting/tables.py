@@ -419,10 +419,9 @@ def _sequences(path: Path) -> Iterator[list[str]]:
     size = 0
     with reading(str(path)), unpacked(path) as file:
         for number, line in enumerate(file, 1):
-            try:
-                text = line.decode("ascii").strip()
-            except UnicodeDecodeError:
-                raise DataError(f"{path} is not a FASTA file: line {number} is not text") from None
+            if not line.isascii():
+                raise DataError(f"{path} is not a FASTA file: line {number} is not text")
+            text = line.decode("ascii").strip()
             if text.startswith(">"):
                 if size >= READ_BYTES:
                     yield held

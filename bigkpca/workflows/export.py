@@ -13,14 +13,14 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.numerics.calibration import REASONS
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
-from bigkpca.workflows.inputs import feature_store, labels_path, names_of, open_labels, unchanged
+from bigkpca.workflows.inputs import feature_store, names_of, open_labels, unchanged
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -163,8 +163,13 @@ class _Columns:
 
 def _labels(given: AnyPath, store: str | None, rows: Rows) -> _Columns:
     """The labels of the rows, which may be scores in a feature store. Raises SpecError unless each row has one."""
+    if not is_path(given):
+        raise SpecError(
+            f"labels must be a path or a name, not {type(given).__name__}: save the values with "
+            "np.save('labels.npy', labels) and pass that path"
+        )
     source = (rows.fingerprint() if store is None else (groups.describe(store) or {})["input"])["path"]
-    values, where, categories = open_labels(labels_path(given), source)
+    values, where, categories = open_labels(expanded(given), source)
     place = where.removesuffix("/y")  # which can be passed itself
     grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
     if values.ndim != 1 or values.shape[0] < rows.shape[0] or (values.shape[0] > rows.shape[0] and not grown):

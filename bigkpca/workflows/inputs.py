@@ -12,7 +12,7 @@ import numpy as np
 from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.stores import expanded, is_path, parent, store_of
+from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
 from bigkpca.numerics.model import Model
@@ -51,16 +51,6 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
     """The description of a dataset at this path, if there is one."""
     about = None if path is None else groups.describe(path)
     return about if about and about["format"] == "dataset" else None
-
-
-def labels_path(labels: Any) -> str:
-    """The path or name of labels passed by the user. Raises SpecError for the labels themselves."""
-    if not is_path(labels):
-        raise SpecError(
-            f"labels must be a path or a name, not {type(labels).__name__}: save the values with "
-            "np.save('labels.npy', labels) and pass that path"
-        )
-    return expanded(labels)
 
 
 def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:

@@ -67,7 +67,9 @@ def run(
     """
     job = job if isinstance(job, Job) else read_job(expanded(job), os.environ)
     job = job.running(scheduler=scheduler, workers=workers, memory=memory)
-    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, shown(progress))
+    out = group_path(job.output.path, job.input.path, job.model.path)
+    own = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    options = RunOptions(progress=shown(progress), **own)
     records.check_there(job, out)
     found, more = [], True
     with store_of(out).writer(out + ENDING):
@@ -109,12 +111,6 @@ def _recorded(job: Job, out: str) -> Iterator[dict[str, Any]]:
             ended()
         raise
     ended()
-
-
-def _options(job: Job, progress: Progress) -> RunOptions:
-    """The options of a run: the keys of the job that have their names."""
-    own = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
-    return RunOptions(progress=progress, **own)
 
 
 def history(out: AnyPath) -> list[dict[str, Any]]:

@@ -244,7 +244,8 @@ def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
         plan = partial(plan_transform, rows, model, size, judged=model.calibration is not None, device=engine.device)
         check_plans(plan, engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
-        made_by = records.makers(record)
+        made_by = {name: record["packages"][name] for name in records.DECIDING}
+        made_by["processors"] = ", ".join(record["processors"]) or "unknown"
         _warn_of_others(night, made_by)
         request: dict[str, Any] = {
             "format": "features",

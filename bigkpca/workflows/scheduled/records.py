@@ -23,8 +23,8 @@ from bigkpca.spec.job import Job
 from bigkpca.storage import groups
 from bigkpca.storage.runs import append_record, read_records
 
-_DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
-_PACKAGES = (*_DECIDING, "zarr", "dask")
+DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
+_PACKAGES = (*DECIDING, "zarr", "dask")
 DONE, NOTHING_NEW, FAILED = "done", "nothing new", "failed"
 
 
@@ -57,13 +57,6 @@ def complete(out: str) -> None:
     if isinstance(rows, int) and rows > known:
         facts = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "published, but not recorded"}
         append_record(out, started_record(earlier, finished=now(), **facts))
-
-
-def makers(record: Mapping[str, Any]) -> dict[str, str]:
-    """What the bytes of features depend on besides rows and model: package versions, and the processor types for which
-    BLAS computes."""
-    found = {name: record["packages"][name] for name in _DECIDING}
-    return found | {"processors": ", ".join(record["processors"]) or "unknown"}
 
 
 def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
