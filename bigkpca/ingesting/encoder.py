@@ -104,11 +104,16 @@ class Column:
         return len(self.categories) if self.kind == "category" else self.length
 
     @property
+    def unit(self) -> str | None:
+        """The unit of its numbers, if it differs from that of the table."""
+        return "days since 1970-01-01" if self.kind == "date" else None
+
+    @property
     def as_words(self) -> str:
         """What it becomes, in words."""
         if self.kind in OF_TEXT:
             return f"{self.width:,} columns" + " of 0 and 1" * (self.kind == "category")
-        return {"date": "days since 1970-01-01", "boolean": "0 and 1"}.get(self.kind, "numbers")
+        return self.unit or ("0 and 1" if self.kind == "boolean" else "numbers")
 
     def encode(self, values: Any) -> Array:
         """The numbers (k, columns of numbers) of an Arrow array."""
