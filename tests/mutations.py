@@ -100,7 +100,7 @@ FAULTS = [
     Fault("bigkpca/ingesting/arrays.py", "if file.read(1):", "if False:", "checksums are not looked at"),
     Fault("bigkpca/ingesting/encoder.py", "sum() - 1", "sum()", "counts of missing values"),
     Fault("bigkpca/workflows/checkpoints.py", "made_by, name, *given)", "made_by, name)", "of others"),
-    Fault("bigkpca/workflows/scheduled/records.py", "must_exist is False or", "must_exist is not True or", "no volume"),
+    Fault("bigkpca/workflows/scheduled/records.py", "if job.output.must_exist:", "if False:", "no volume"),
     Fault("bigkpca/workflows/scheduled/night.py", "and block.start >= asked.first", "", "rows that readers see change"),
     Fault("bigkpca/workflows/scheduled/finding.py", "int(done) if waits else", "", "fill values as rows"),
     Fault("bigkpca/estimator/__init__.py", "rows, self.noise, engine", "rows, None, engine", "score"),

@@ -44,7 +44,7 @@ def _reading(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=PATH)
 @click.argument("destination", metavar="DST", type=PATH)
-@option("--member", metavar="NAME", show_default="the only one", help="Array to read from .npz and HDF5 files.")
+@option("--member", metavar="NAME", show_default="the only one", help="Array to read from .npz files.")
 @option("--labels", type=PATH, metavar="NAME|FILE", help="Labels: an array, a column or a second file.")
 @option("--sample-weight", type=PATH, metavar="NAME|FILE", help="Weights of the rows, like labels.")
 @option("--dtype", metavar="T", show_default="that of the files", help="Dtype of the stored rows.")
@@ -84,7 +84,7 @@ def _reading(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 @overwrite_option
 @common
 def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: Any) -> None:
-    """Make a dataset DST (chunked Zarr) from files, or from the files of folders: .npy, .npz, HDF5, IDX (the format of
+    """Make a dataset DST (chunked Zarr) from files, or from the files of folders: .npy, .npz, IDX (the format of
     MNIST), CSV and other delimited text, Parquet, Feather and FASTA. IDX, .npy and text may be compressed by gzip."""
     from bigkpca.ingesting import ingest as run
     from bigkpca.storage.describe import info as look

@@ -14,20 +14,15 @@ from bigkpca.cli.output import aligned, show
 from bigkpca.execution.progress import ShownProgress
 
 
-@command(
-    "bigkpca run nightly.toml",
-    "bigkpca run nightly.toml --plan",
-    "bigkpca run nightly.toml --workers 4",
-)
+@command("bigkpca run nightly.toml", "bigkpca run nightly.toml --workers 4")
 @click.argument("job", type=PATH)
-@click.option("--plan", is_flag=True, help="Show what a run would do, without doing it.")
 @memory_option("Refuse to run if a process would need more, e.g. '2 GB'.", unset="as in the job file")
 @workers_option
 @scheduler_option
 @json_option
 @common
 @click.pass_context
-def run(ctx: click.Context, /, job: str, plan: bool, as_json: bool, quiet: bool, **options: Any) -> None:
+def run(ctx: click.Context, /, job: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
@@ -37,10 +32,6 @@ def run(ctx: click.Context, /, job: str, plan: bool, as_json: bool, quiet: bool,
     from bigkpca.workflows import scheduled
 
     found = read_job(job, os.environ).running(**options)
-    if plan:
-        planned = scheduled.plan_run(found)
-        show(planned if as_json else {**planned, "rows": _range(*planned["rows"])}, as_json)
-        return
     ctx.meta[JSON_LINES] = found.run.log == "json"
     for record in scheduled.run(found, progress=ShownProgress(quiet, json=ctx.meta[JSON_LINES])):
         if as_json:

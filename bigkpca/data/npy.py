@@ -55,8 +55,6 @@ class NpyRows(Rows):
             file.seek(0)
             shape, fortran, dtype = read_npy_header(file, path)
             start = file.tell()
-            if min(shape, default=0) < 0:
-                raise DataError(f"{path} is not a .npy file: its shape is {shape}")
             needed = start + math.prod(shape) * dtype.itemsize
             if file.seek(0, SEEK_END) < needed:
                 raise CorruptionError(f"{path} is truncated: {needed} bytes are needed, but it has fewer")
@@ -112,6 +110,9 @@ def read_npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool,
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return read(file)
+        shape, fortran, dtype = read(file)
     except ValueError as error:
         raise DataError(f"{where} is not a .npy file: {error}") from error
+    if min(shape, default=0) < 0:
+        raise DataError(f"{where} is not a .npy file: its shape is {shape}")
+    return shape, fortran, dtype

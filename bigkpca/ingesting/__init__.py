@@ -25,6 +25,7 @@ from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.ingesting.encoder import OF_TEXT, Column, ColumnOptions, Encoder, Missing
 from bigkpca.ingesting.sources import (
     Inputs,
+    Piece,
     encoder_of,
     open_inputs,
     pieces_of_arrays,
@@ -94,14 +95,14 @@ def ingest(
     Parameters
     ----------
     sources : path, table, or list of these
-        Files: .npy, .npz, HDF5, IDX, CSV and other delimited text, Parquet, Feather, FASTA; text, IDX and .npy may be
+        Files: .npy, .npz, IDX, CSV and other delimited text, Parquet, Feather, FASTA; text, IDX and .npy may be
         compressed by gzip. Folders of such files, whose names such as year=2013 become columns. Tables of pandas,
         polars (also lazy), pyarrow and DuckDB, and all objects with `__arrow_c_stream__` or `__arrow_c_array__`; they
         are copied to a temporary file first (in `TMPDIR`).
     destination : path
         Folder of the dataset.
     member : str, optional
-        Name of the array inside .npz and HDF5 files.
+        Name of the array inside .npz files.
     labels, sample_weight : str, optional
         A file with one value for each row of all sources, or the name of an array or column, which is kept beside the
         rows. Labels of text become codes, numbered by first appearance. Weights are finite numbers of at least 0, for
@@ -176,8 +177,7 @@ def ingest(
     beside = {LABELS: labels, WEIGHTS: sample_weight}
     many = sources if isinstance(sources, list | tuple) else [sources]
     of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
-    names = [str(each) for each in beside.values() if is_path(each)]
-    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), names)
+    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), labels)
     with ExitStack() as scratch:
         inputs = open_inputs(many, beside, reading, scratch, progress.note)
         request = {
@@ -302,43 +302,52 @@ def _check_kind(place: Output, inputs: Inputs, options: ColumnOptions, known: En
 
 def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Progress) -> dict[str, Any]:
     """Write all rows behind those that are there, and return what describes them."""
+    first, record = inputs.opened[0], place.record
     if encoder is None:
-        pieces = pieces_of_arrays(inputs.opened, place.record["member"], inputs.named, place.record["dtype"])
+        rows = pieces_of_arrays(inputs.opened, record["member"], inputs.named, record["dtype"])
     else:
-        pieces = pieces_of_tables(inputs.opened, encoder, inputs.named)
-    first, pieces = _with_first(pieces, inputs.opened[0].where)
-    separate, heads = {}, {kind.array: values for kind, values in first.beside.items()}
-    for kind, file in inputs.separate.items():
-        heads[kind.array], separate[kind] = _with_first(separate_pieces(kind, file), file.where)
-    if place.before is None:
-        _create(place, first.X, heads)
-    else:
-        _check_fits(place, first.X, heads)
+        rows = pieces_of_tables(inputs.opened, encoder, inputs.named)
+    streams: list[Iterator[Piece]] = []
+    heads: Piece = {}
+    separate = [(separate_pieces(kind, file), file.where) for kind, file in inputs.separate.items()]
+    for pieces, where in [(rows, first.where), *separate]:
+        head = next(pieces, None)
+        if head is None:
+            raise DataError(f"{where} has no rows")
+        streams.append(chain([head], pieces))
+        heads |= head
+    _create(place, heads) if place.before is None else _check_fits(place, heads)
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
-    x, beside = _Chunks(place, "x", start), {name: _Chunks(place, name, start) for name in heads}
+    chunks = {name: _Chunks(place, name, start) for name in heads}
     with shown_pass(progress, "ingest", inputs.rows) as advance:
-        for piece in pieces:
-            x.add(piece.X)
-            for kind, values in piece.beside.items():
-                beside[kind.array].add(_codes(values, codes))
-            advance(len(piece.X))
-        for kind, parts in separate.items():
-            for values in parts:
-                beside[kind.array].add(_codes(values, codes))
-    for each in (x, *beside.values()):
+        for piece in chain(*streams):
+            for name, values in piece.items():
+                if not _same_type(values, heads[name]):
+                    raise SpecError(
+                        f"{name} is {_type_of(heads[name])} and, from row {chunks[name].stop - start} on, "
+                        f"{_type_of(values)}: convert all to one type first"
+                    )
+                chunks[name].add(_codes(values, codes))
+            advance(len(piece.get("x", ())))
+    for each in chunks.values():
         each.flush()
-    rows = x.stop - start
+    stop = chunks["x"].stop
     for kind, file in inputs.separate.items():
-        if (count := beside[kind.array].stop - start) != rows:
-            raise SpecError(f"{file.where} holds {count:,} {kind.noun}s for {rows:,} rows: it needs one for each")
+        if (count := chunks[kind.array].stop - start) != stop - start:
+            raise SpecError(
+                f"{file.where} holds {count:,} {kind.noun}s for {stop - start:,} rows: it needs one for each"
+            )
     names = [last_name(each["path"] or each["table"]) for each in inputs.identity]
+    shape = columns = heads["x"].shape[1:]
+    if encoder is None:
+        shape = first.arrays[first.chosen(record["member"], inputs.named.values())].shape[1:]
     found = {
-        "rows": x.stop,
-        "columns": first.X.shape[1],
-        "row_shape": list(first.row_shape),
-        "arrays": ["x", *heads],
-        "provenance": [{"sources": names, "rows": [start, x.stop]}],
+        "rows": stop,
+        "columns": columns[0],
+        "row_shape": list(shape),
+        "arrays": list(heads),
+        "provenance": [{"sources": names, "rows": [start, stop]}],
     }
     if codes:
         found["categories"] = list(codes)
@@ -347,25 +356,19 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
     return found
 
 
-def _with_first(pieces: Iterator[Any], where: str) -> tuple[Any, Iterator[Any]]:
-    """The first piece, and all pieces. Raises DataError if there is none."""
-    first = next(pieces, None)
-    if first is None:
-        raise DataError(f"{where} has no rows")
-    return first, chain([first], pieces)
-
-
-def _create(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
-    """Create the arrays of a new dataset for rows like these (k, d), and values like these beside them."""
-    arrays = {"x": NewArray(X.dtype, X.shape[1:], compress=True)}
-    for name, values in beside.items():
-        arrays[name] = NewArray(np.int32 if values.dtype.kind == "U" else values.dtype, compress=True)
+def _create(place: Output, heads: Piece) -> None:
+    """Create the arrays of a new dataset for rows, and values beside them, like these."""
+    X = heads["x"]
+    arrays = {
+        name: NewArray(np.int32 if values.dtype.kind == "U" else values.dtype, values.shape[1:], compress=True)
+        for name, values in heads.items()
+    }
     place.create(arrays, 0, chunk_rows(X.shape[1] * X.dtype.itemsize, place.record["block_rows"]))
 
 
-def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
+def _check_fits(place: Output, heads: Piece) -> None:
     """Raise SpecError for rows, or values beside them, that cannot be added to a dataset."""
-    path, about = place.path, _finished(place.path)
+    path, about, X = place.path, _finished(place.path), heads["x"]
     x = groups.open_array(f"{path}/x")
     there: dict[str, Any] = {"columns": x.shape[1], "dtype": x.dtype.name, "block_rows": x.chunks[0]}
     here: dict[str, Any] = {"columns": X.shape[1], "dtype": X.dtype.name, "block_rows": place.record["block_rows"]}
@@ -375,12 +378,22 @@ def _check_fits(place: Output, X: Array, beside: Mapping[str, Array]) -> None:
         if kind.array in about["arrays"]:
             of_text = kind is LABELS and "categories" in about
             there[kind.option] = "text" if of_text else groups.open_array(f"{path}/{kind.array}").dtype.name
-        if kind.array in beside:
-            dtype = beside[kind.array].dtype
-            here[kind.option] = "text" if dtype.kind == "U" else dtype.name
+        if kind.array in heads:
+            here[kind.option] = _type_of(heads[kind.array])
     for what, of_new in here.items():
         if of_new != there[what]:
             raise SpecError(f"{path}: cannot append, since {what} is {there[what]} there and {of_new} in the new rows")
+
+
+def _type_of(values: Array) -> str:
+    return "text" if values.dtype.kind == "U" else values.dtype.name
+
+
+def _same_type(values: Array, head: Array) -> bool:
+    """Whether values can be stored with those at the head: both are text, or numbers that its type holds."""
+    if "U" in (values.dtype.kind, head.dtype.kind):
+        return values.dtype.kind == head.dtype.kind
+    return np.can_cast(values.dtype, head.dtype)
 
 
 class _Chunks:
@@ -389,30 +402,26 @@ class _Chunks:
 
     def __init__(self, place: Output, name: str, start: int) -> None:
         array = groups.open_array(f"{place.folder}/{name}")
-        self._chunk, row_bytes = array.chunks[0], math.prod(array.shape[1:]) * array.dtype.itemsize
-        rows = self._chunk * max(1, _HELD_BYTES // (self._chunk * row_bytes))
-        self._held = np.empty((rows, *array.shape[1:]), array.dtype)
-        self._place, self._name, self.stop, self._filled = place, name, start, 0
+        row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
+        self._rows = array.chunks[0] * max(1, _HELD_BYTES // (array.chunks[0] * row_bytes))
+        self._place, self._name, self.stop, self._held = place, name, start, list[Array]()
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
         while len(values):
-            start = self.stop - self._filled
-            room = len(self._held) - start % self._chunk  # so that what is written ends with a chunk
-            taken = values[: room - self._filled]
-            self._held[self._filled : self._filled + len(taken)] = taken
-            self._filled += len(taken)
+            taken = values[: self._rows - self.stop % self._rows]
+            self._held.append(taken)
             self.stop += len(taken)
             values = values[len(taken) :]
-            if self._filled == room:
+            if self.stop % self._rows == 0:
                 self.flush()
 
     def flush(self) -> None:
         """Write the rows held."""
-        if self._filled:
-            block = Block(0, self.stop - self._filled, self.stop)
-            self._place.write(block, {self._name: self._held[: self._filled]})
-            self._filled = 0
+        if self._held:
+            values = np.concatenate(self._held)
+            self._place.write(Block(0, self.stop - len(values), self.stop), {self._name: values})
+            self._held.clear()
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,13 +43,8 @@ from bigkpca.ingesting.encoder import (
 )
 from bigkpca.ingesting.tables import CsvOptions, Table
 
-
-class Piece(NamedTuple):
-    """Rows (k, d) of numbers, the values (k,) beside them, and the shape of a row in the file."""
-
-    X: Array
-    beside: Mapping[Beside, Array]
-    row_shape: tuple[int, ...]
+Piece = dict[str, Array]
+"""Some rows of a dataset, by the names of its arrays: x (k, d), and values (k,) beside them."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +162,8 @@ def _opened(
     if formats == {None}:
         endings = [*(ending for _, ending, _ in arrays.ARRAY_FORMATS if ending), *tables.TABLE_ENDINGS]
         raise SpecError(
-            f"{paths[0]} has an unknown format; these can be ingested: .npy, HDF5, IDX (the format of MNIST), "
-            f"{', '.join(endings)}"
+            f"{paths[0]} has an unknown format; these can be ingested: .npy, IDX (the format of MNIST), "
+            f"{', '.join(endings)}; pass arrays in HDF5 as dask.array.from_array(h5py.File(PATH)[NAME])"
         )
     if len(formats) > 1 or files:
         raise SpecError(f"{folder} holds files of several formats: ingest those of one format")
@@ -232,10 +227,10 @@ def pieces_of_arrays(
             rows = X.reshape(len(X), width)
             check_finite(rows, first, where)
             of_rows = {
-                kind: _checked(kind, part, first, file.place(own))
+                kind.array: _checked(kind, part, first, file.place(own))
                 for (kind, own), part in zip(beside.items(), values, strict=True)
             }
-            yield Piece(cast(rows, storable(dtype or wanted), first, where), of_rows, stored.shape[1:])
+            yield {"x": cast(rows, storable(dtype or wanted), first, where), **of_rows}
             first += len(X)
 
 
@@ -244,23 +239,25 @@ def pieces_of_tables(found: Sequence[Table], encoder: Encoder, beside: Mapping[B
     wanted = [*(column.name for column in encoder.columns), *beside.values()]
     for table in found:
         for where, first, batch in table.batches(wanted, encoder.width):
-            of_rows = {kind: _values_of(kind, batch.column(own), own, first, where) for kind, own in beside.items()}
-            yield Piece(encoder.encode(batch, where, first), of_rows, (encoder.width,))
+            of_rows = {
+                kind.array: _values_of(kind, batch.column(own), own, first, where) for kind, own in beside.items()
+            }
+            yield {"x": encoder.encode(batch, where, first), **of_rows}
 
 
-def separate_pieces(kind: Beside, file: ArrayFile | Table) -> Iterator[Array]:
+def separate_pieces(kind: Beside, file: ArrayFile | Table) -> Iterator[Piece]:
     """The values of a separate file, in pieces."""
     if isinstance(file, Table):
         if len(file.names) != 1:
             raise SpecError(f"{file.where} has {len(file.names)} columns: a file of {kind.noun}s must have one")
         for where, first, batch in file.batches(file.names):
-            yield _values_of(kind, batch.column(0), file.names[0], first, where)
+            yield {kind.array: _values_of(kind, batch.column(0), file.names[0], first, where)}
         return
     if set(file.arrays) != {""} or len(file.arrays[""].shape) != 1:
         raise SpecError(f"{file.where}: a file of {kind.noun}s is .npy or IDX with one axis, or a table of one column")
     first = 0
     for values in file.pieces("", file.arrays[""].step):
-        yield _checked(kind, values, first, file.where)
+        yield {kind.array: _checked(kind, values, first, file.where)}
         first += len(values)
 
 

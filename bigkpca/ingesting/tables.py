@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from bigkpca.errors import (
     unknown_name,
 )
 from bigkpca.ingesting.arrays import undecodable, unpacked
+from bigkpca.ingesting.encoder import kind_of
 
 TABLE_ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".dat", ".csv.gz", ".tsv.gz", ".txt.gz", ".dat.gz"), "csv"),
@@ -95,8 +96,21 @@ def _batches_of(table: Table, part: Any, names: Sequence[str], step: int) -> Ite
         columns = []
         for name in names:
             kind = schema.field(name).type
-            key = pa.scalar(keys[name], kind) if name in keys else None
-            columns.append(batch.column(name).cast(kind) if key is None else pa.repeat(key, len(batch)))
+            if name in keys:
+                columns.append(pa.repeat(pa.scalar(keys[name], kind), len(batch)))
+                continue
+            values = batch.column(name)
+            try:
+                if kind_of(values.type) != kind_of(kind) and not pa.types.is_null(
+                    values.type
+                ):  # 5 would be cast to True
+                    raise pa.ArrowInvalid("these types have different meanings")
+                columns.append(values.cast(kind))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DataError(
+                    f"{part.path}: column {name!r} is of type {values.type}, and {kind} in the first file: {error}; "
+                    "convert it first, e.g. with polars"
+                ) from error
         yield pa.record_batch(columns, schema=pa.schema([schema.field(name) for name in names]))
 
 
@@ -167,12 +181,12 @@ def format_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; those
-    `beside` the rows keep the type of their first rows."""
+    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; that of
+    `labels` keeps the type of its first rows."""
 
     given: Mapping[str, Any]
     text: Collection[Any]
-    beside: Collection[Any]
+    labels: Any
 
     def format(self, path: Path) -> Any:
         """The format of files like this one. Raises SpecError for unknown options and values."""
@@ -219,7 +233,7 @@ class CsvOptions:
                 continue
             if field.name in self.text:
                 schema = schema.set(place, field.with_type(pa.string()))
-            elif field.name not in self.beside and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
+            elif field.name != str(self.labels) and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
                 schema = schema.set(place, field.with_type(pa.float64()))
         return schema
 
@@ -265,26 +279,19 @@ def table_of_files(paths: Sequence[Path], folder: Path | None, options: CsvOptio
         for part in parts[1:]:
             if apart := names_apart(sorted(part.physical_schema.names), sorted(own), names[0]):
                 raise SpecError(f"{part.path} {apart}: all files must have the same columns")
-        schema = options.typed(found.schema, own) if of_text else found.schema
-        index = _index_of(schema) or (_counting_column(parts[0], schema) if of_text else [])
-    notes = _notes(index)
-    if of_text and all(map(_is_number, schema.names)):
-        first = ", ".join(schema.names[:4]) + ", ..." * (len(schema.names) > 4)
+        typed = options.typed(found.schema, own) if of_text else found.schema
+        schema, notes = _without_index(typed, _counting_column(parts[0], typed) if of_text else [])
+    if not of_text:
+        return Table(where, schema, parts, _READERS[str(kind)], sum(part.count_rows() for part in parts), notes)
+    with suppress(ValueError):
+        list(map(float, typed.names))
+        first = ", ".join(typed.names[:4]) + ", ..." * (len(typed.names) > 4)
         notes += (
             f"the first line ({first}) is taken for the names of columns; --csv header=no (csv={{'header': False}}) "
             "makes it a row",
         )
-    rows = 0 if of_text else sum(part.count_rows() for part in parts)
-    read = partial(_of_csv, encoding=str(options.given.get("encoding", "utf8"))) if of_text else _READERS[str(kind)]
-    return Table(where, _without(schema, index), parts, read, rows, notes, of_text)
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+    read = partial(_of_csv, encoding=str(options.given.get("encoding", "utf8")))
+    return Table(where, schema, parts, read, 0, notes, of_text)
 
 
 def _check_first_line(path: Path, delimiter: str) -> None:
@@ -299,8 +306,8 @@ def _check_first_line(path: Path, delimiter: str) -> None:
 def _check_count(columns: int, where: str) -> None:
     if columns > _MOST_COLUMNS:
         raise MemoryLimitError(
-            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy "
-            "or HDF5, e.g. np.save('rows.npy', frame.to_numpy())"
+            f"{where} has {columns:,} columns, of which a table may have {_MOST_COLUMNS:,}: write its numbers as .npy, "
+            "e.g. np.save('rows.npy', frame.to_numpy())"
         )
 
 
@@ -308,12 +315,6 @@ def _check_columns(names: Sequence[str], where: str) -> None:
     _check_count(len(names), where)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise SpecError(f"{where} has {names.count(twice)} columns named {twice!r}: give each a name of its own")
-
-
-def _index_of(schema: Any) -> list[str]:
-    """The columns that hold the index of a pandas frame."""
-    stored = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)]
 
 
 def _counting_column(part: Any, schema: Any) -> list[str]:
@@ -325,14 +326,14 @@ def _counting_column(part: Any, schema: Any) -> list[str]:
     return [""] if counts else []
 
 
-def _notes(index: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in index)
-
-
-def _without(schema: Any, names: Iterable[str]) -> Any:
-    for name in names:
+def _without_index(schema: Any, counting: Sequence[str] = ()) -> tuple[Any, tuple[str, ...]]:
+    """The schema without the columns that hold the index of a pandas frame, or else those that count, and notes of
+    these."""
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    index = [name for name in schema.names if name in stored or re.fullmatch(r"__index_level_\d+__", name)] or counting
+    for name in index:
         schema = schema.remove(schema.get_field_index(name))
-    return schema
+    return schema, tuple(f"leaving out the column {name!r}, which is the index of a pandas frame" for name in index)
 
 
 def kind_of_table(data: Any) -> str:
@@ -406,11 +407,10 @@ def _copied(schema: Any, batches: Iterable[Any], where: str, scratch: ExitStack)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     found = dataset.dataset(str(path), format="feather")
-    rows, index = found.count_rows(), _index_of(found.schema)
-    if not rows:
+    if not (rows := found.count_rows()):
         raise DataError(f"{where} is empty: it has no rows, or they have been read already")
-    schema, parts = _without(found.schema, index), tuple(found.get_fragments())
-    return Table(where, schema, parts, _of_ipc, rows, _notes(index)), digest
+    schema, notes = _without_index(found.schema)
+    return Table(where, schema, tuple(found.get_fragments()), _of_ipc, rows, notes), digest
 
 
 def _sequences(path: Path) -> Iterator[list[str]]:
@@ -419,10 +419,9 @@ def _sequences(path: Path) -> Iterator[list[str]]:
     size = 0
     with reading(str(path)), unpacked(path) as file:
         for number, line in enumerate(file, 1):
-            try:
-                text = line.decode("ascii").strip()
-            except UnicodeDecodeError:
-                raise DataError(f"{path} is not a FASTA file: line {number} is not text") from None
+            if not line.isascii():
+                raise DataError(f"{path} is not a FASTA file: line {number} is not text")
+            text = line.decode("ascii").strip()
             if text.startswith(">"):
                 if size >= READ_BYTES:
                     yield held

@@ -21,7 +21,7 @@ from bigkpca.plots.style import PALETTE, check_axes, dots, ink, label_colors, le
 from bigkpca.storage import groups
 from bigkpca.storage.models import AnyModel, model_of
 from bigkpca.workflows.flags import checked_flag
-from bigkpca.workflows.inputs import dataset_at, feature_store, names_of, open_labels, open_scores, unchanged
+from bigkpca.workflows.inputs import feature_store, names_of, open_labels, open_scores, unchanged
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -230,14 +230,15 @@ def values_of_rows(given: Any, shown: ShownScores) -> Array:
     """The labels or values (m,) of the rows that are shown: from an array of all rows in memory, from a path, or the
     name of an array beside the rows. Numbers of categories become their names. Raises SpecError if there are none, or
     not one for each row."""
-    values, where = open_labels(expanded(given), shown.source) if is_path(given) else (np.asarray(given), "color")
+    values, where, categories = (
+        open_labels(expanded(given), shown.source) if is_path(given) else (np.asarray(given), "color", [])
+    )
     # Rows may have been appended since, and values beside them; the earlier ones keep their numbers.
     grown = where == shown.source and values.shape > (shown.total,)
     if values.shape != (shown.total,) and not grown:
         held = f"{values.shape[0]:,} labels" if values.ndim == 1 else f"an array of shape {values.shape}"
         raise SpecError(f"{where} holds {held}, and there are {shown.total:,} rows: one label for each row is needed")
     found = _stored_values(values, shown.numbers)
-    categories = (dataset_at(where) or {}).get("categories") if is_path(given) else None
     if categories:
         found = names_of(found, categories, where)
     if found.dtype.kind in "iufM" and not np.isfinite(found).any():

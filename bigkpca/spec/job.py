@@ -92,12 +92,12 @@ class JobModel(JobTable):
 
 
 class JobOutput(JobTable):
-    """The features. must_exist: whether earlier runs left some; None if the record beside the job file decides."""
+    """The features. must_exist: whether earlier runs left some; otherwise the record beside the job file tells."""
 
     path: _Path
     block_rows: _Count | None = None
     flag: Annotated[float, Field(gt=0, lt=1)] | None = None
-    must_exist: bool | None = None
+    must_exist: bool = False
 
 
 class JobRun(JobTable):

@@ -13,15 +13,14 @@ import numpy as np
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import Rows
-from bigkpca.data.stores import AnyPath, expanded, store_of
+from bigkpca.data.stores import AnyPath, expanded, is_path, store_of
 from bigkpca.errors import Array, SpecError, require
 from bigkpca.execution.progress import Progress, shown, shown_pass
 from bigkpca.numerics.calibration import REASONS
-from bigkpca.numerics.model import Model
 from bigkpca.serving.onnx import onnx_model
 from bigkpca.storage import groups, models, output
 from bigkpca.workflows.flags import ARRAYS
-from bigkpca.workflows.inputs import dataset_at, feature_store, labels_path, names_of, open_labels, unchanged
+from bigkpca.workflows.inputs import feature_store, names_of, open_labels, unchanged
 
 _SUFFIXES = (".csv", ".parquet", ".npy")
 
@@ -44,7 +43,8 @@ def export(
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> Exported:
-    """Write scores, or any rows, to a .csv, .parquet or .npy file, or a model to a .onnx file.
+    """Write scores, or any rows, to a .csv, .parquet or .npy file, or a model to a .onnx file, whose graph maps "rows"
+    (n, d) to "scores" (n, r).
 
     The suffix of the file name determines the format. Columns of scores are named kernelpca0, kernelpca1, ..., as in
     scikit-learn; other rows keep their column names, or get column0, column1, .... Flags follow as the columns
@@ -75,7 +75,8 @@ def export(
     ------
     SpecError
         An unknown suffix, a file that already exists, a path inside a folder of arrays, labels that do not match the
-        rows, labels for a .npy file or a model, two columns of one name, or types that the format lacks.
+        rows, labels for a .npy file or a model, two columns of one name, or types that the format lacks; for .onnx, a
+        kernel or features without operators in ONNX.
     CorruptionError
         Rows that cannot be read.
     LockedError
@@ -102,7 +103,10 @@ def export(
     if labels is not None and suffix in (".npy", ".onnx"):
         raise SpecError(f"{path}: a {suffix} file has no column of labels: leave them out, or export rows as .parquet")
     if suffix == ".onnx":
-        return export_model(models.model_of(data), path, overwrite=overwrite)
+        model = models.model_of(data)
+        with _locked(path, None, overwrite=overwrite) as path:
+            store_of(path).write(path, onnx_model(model.features, model.solution).SerializeToString())
+        return Exported(path, 0, model.components)
     if suffix != ".npy":
         require("pyarrow", "tables", path)
     rows, store = open_rows(data, array), feature_store(data)
@@ -134,15 +138,6 @@ def export(
     return Exported(path, rows.shape[0], len(columns))
 
 
-def export_model(model: Model, out: AnyPath, *, overwrite: bool = False) -> Exported:
-    """Write a file with an ONNX graph that maps "rows" (n, d) to "scores" (n, r). Raises SpecError for a kernel or
-    features without operators in ONNX, if the library onnx is missing, and if the file already exists, unless
-    `overwrite` is set."""
-    with _locked(expanded(out), None, overwrite=overwrite) as path:
-        store_of(path).write(path, onnx_model(model.features, model.solution).SerializeToString())
-    return Exported(path, 0, model.components)
-
-
 @contextmanager
 def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
     """The normalised path of a file to write, locked against other runs. Raises SpecError if it must not be written."""
@@ -168,13 +163,17 @@ class _Columns:
 
 def _labels(given: AnyPath, store: str | None, rows: Rows) -> _Columns:
     """The labels of the rows, which may be scores in a feature store. Raises SpecError unless each row has one."""
+    if not is_path(given):
+        raise SpecError(
+            f"labels must be a path or a name, not {type(given).__name__}: save the values with "
+            "np.save('labels.npy', labels) and pass that path"
+        )
     source = (rows.fingerprint() if store is None else (groups.describe(store) or {})["input"])["path"]
-    values, where = open_labels(labels_path(given), source)
+    values, where, categories = open_labels(expanded(given), source)
     place = where.removesuffix("/y")  # which can be passed itself
     grown = source is not None and store_of(place).absolute(place) == source  # to which rows can have been appended
     if values.ndim != 1 or values.shape[0] < rows.shape[0] or (values.shape[0] > rows.shape[0] and not grown):
         raise SpecError(f"{where} has labels of shape {values.shape}, but the rows need {rows.shape[0]:,} labels")
-    categories = (dataset_at(place) or {}).get("categories")
 
     def read(start: int, stop: int) -> Array:
         found = np.asarray(values[start:stop])

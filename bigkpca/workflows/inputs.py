@@ -12,7 +12,7 @@ import numpy as np
 from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import ArrayRows, Rows
-from bigkpca.data.stores import expanded, is_path, parent, store_of
+from bigkpca.data.stores import parent, store_of
 from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
 from bigkpca.numerics.model import Model
@@ -53,34 +53,28 @@ def dataset_at(path: str | None) -> Mapping[str, Any] | None:
     return about if about and about["format"] == "dataset" else None
 
 
-def labels_path(labels: Any) -> str:
-    """The path or name of labels passed by the user. Raises SpecError for the labels themselves."""
-    if not is_path(labels):
-        raise SpecError(
-            f"labels must be a path or a name, not {type(labels).__name__}: save the values with "
-            "np.save('labels.npy', labels) and pass that path"
-        )
-    return expanded(labels)
-
-
-def open_labels(given: str, source: str | None) -> tuple[Any, str]:
-    """An array of labels, not yet read, and its location: a .npy file, a Zarr array, a dataset, or an array of the
-    input."""
+def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:
+    """An array of labels, not yet read, its location, and the names of the categories that it numbers, if any: a .npy
+    file, a Zarr array, a dataset, or an array of the input."""
     store = store_of(given)
     if given.endswith(".npy") and store.exists(given) and not store.is_folder(given):
         check_on_disk(given)
         try:
-            return np.load(given, mmap_mode="r", allow_pickle=False), given
+            return np.load(given, mmap_mode="r", allow_pickle=False), given, []
         except ValueError as error:
             raise SpecError(f"labels cannot be read from {given}: {error}") from error
     if store.is_folder(given):
-        return groups.open_values(given, "y"), given
+        return groups.open_values(given, "y"), given, _categories(given.removesuffix("/y"))
     if source is None or "/" in given or not store_of(source).is_folder(source):
         raise SpecError(
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"
         )
-    return groups.open_values(source, given), source
+    return groups.open_values(source, given), source, _categories(source) if given == "y" else []
+
+
+def _categories(path: str) -> list[Any]:
+    return list((dataset_at(path) or {}).get("categories", []))
 
 
 def names_of(labels: Array, categories: list[Any], where: str) -> Array:

@@ -4,7 +4,6 @@ import gzip
 import struct
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -31,12 +30,9 @@ def idx_bytes(values):
     return head + values.astype(values.dtype.newbyteorder(">")).tobytes()
 
 
-def csv_text(X, names=None, labels=None, mark=","):
-    lines = [] if names is None else [mark.join(names)]
-    for i, row in enumerate(X):
-        fields = [repr(float(value)) for value in row]
-        lines.append(mark.join([str(labels[i]), *fields] if labels is not None else fields))
-    return "\n".join(lines) + "\n"
+def csv_text(rows, names, mark=","):
+    lines = [names, *(map(repr, row) for row in rows)]
+    return "".join(mark.join(line) + "\n" for line in lines)
 
 
 def npy(path, values):
@@ -80,67 +76,61 @@ def about(path):
     return groups.describe(str(path))
 
 
-def write_npy(path, X, y):
-    return npy(path / "a.npy", X), {}
+# Functions of a folder, rows and labels, which write a file and return it with the options that ingest needs.
 
 
-def write_big_endian_fortran_npy(path, X, y):
-    return npy(path / "a.npy", np.asfortranarray(X.astype(X.dtype.newbyteorder(">")))), {}
+def write_npy(at, X, y):
+    return npy(at / "a.npy", X), {}
 
 
-def write_npz(path, X, y):
-    np.savez_compressed(path / "a.npz", data=X, y=y, scalar=3)
-    return path / "a.npz", {"labels": "y"}
+def write_big_endian_fortran_npy(at, X, y):
+    return npy(at / "a.npy", np.asfortranarray(X.astype(X.dtype.newbyteorder(">")))), {}
 
 
-def write_fortran_npz(path, X, y):
-    np.savez(path / "a.npz", data=np.asfortranarray(X), other=X[:2], y=y)
-    return path / "a.npz", {"labels": "y", "member": "data"}
+def write_npz(at, X, y):
+    np.savez_compressed(at / "a.npz", data=X, y=y, scalar=3)
+    return at / "a.npz", {"labels": "y"}
 
 
-def write_idx(path, X, y):
-    (path / "rows").write_bytes(idx_bytes(X))
-    (path / "labels").write_bytes(idx_bytes(y.astype(np.uint8)))
-    return path / "rows", {"labels": str(path / "labels")}
+def write_fortran_npz(at, X, y):
+    np.savez(at / "a.npz", data=np.asfortranarray(X), other=X[:2], y=y)
+    return at / "a.npz", {"labels": "y", "member": "data"}
 
 
-def write_idx_gz(path, X, y):
-    (path / "rows-ubyte.gz").write_bytes(gzip.compress(idx_bytes(X)))
-    (path / "labels.gz").write_bytes(gzip.compress(idx_bytes(y.astype(np.int32))))
-    return path / "rows-ubyte.gz", {"labels": str(path / "labels.gz")}
+def write_idx(at, X, y, kind="u1", packed=bytes, end=""):
+    for name, values in ((f"rows{end}", X), (f"labels{end}", y.astype(kind))):
+        (at / name).write_bytes(packed(idx_bytes(values)))
+    return at / f"rows{end}", {"labels": str(at / f"labels{end}")}
 
 
-def write_csv(path, X, y):
-    (path / "a.csv").write_text(csv_text(X, ["kind", *"abcde"], y))
-    return path / "a.csv", {"labels": "kind"}
+def write_idx_gz(at, X, y):
+    return write_idx(at, X, y, "i4", gzip.compress, "-ubyte.gz")
 
 
-def write_csv_gz(path, X, y):
-    (path / "a.csv.gz").write_bytes(gzip.compress(csv_text(X, "abcde", mark=";").encode("utf-8-sig")))
-    npy(path / "y.npy", y)
-    return path / "a.csv.gz", {"labels": str(path / "y.npy"), "csv": {"delimiter": ";"}}
+def write_csv(at, X, y):
+    rows = [[label, *row] for label, row in zip(y.tolist(), X.tolist(), strict=True)]
+    (at / "a.csv").write_text(csv_text(rows, ["kind", *"abcde"]))
+    return at / "a.csv", {"labels": "kind"}
+
+
+def write_csv_gz(at, X, y):
+    (at / "a.csv.gz").write_bytes(gzip.compress(csv_text(X.tolist(), "abcde", mark=";").encode("utf-8-sig")))
+    return at / "a.csv.gz", {"labels": str(npy(at / "y.npy", y)), "csv": {"delimiter": ";"}}
+
+
+def write_parquet(at, X, y):
+    pq.write_table(arrow_table(X, y), at / "a.parquet", row_group_size=70)
+    return at / "a.parquet", {"labels": "label"}
+
+
+def write_feather(at, X, y):
+    feather.write_feather(arrow_table(X, y), str(at / "a.feather"), chunksize=70)
+    return at / "a.feather", {"labels": "label"}
 
 
 def arrow_table(X, y):
     return pa.table({"label": y, **dict(zip("abcde", X.T, strict=True))})
 
 
-def write_parquet(path, X, y):
-    pq.write_table(arrow_table(X, y), path / "a.parquet", row_group_size=70)
-    return path / "a.parquet", {"labels": "label"}
-
-
-def write_feather(path, X, y):
-    feather.write_feather(arrow_table(X, y), str(path / "a.feather"), chunksize=70)
-    return path / "a.feather", {"labels": "label"}
-
-
-def write_hdf5(path, X, y):
-    with h5py.File(path / "a.h5", "w") as file:
-        file.create_dataset("deep/x", data=X, chunks=(50, 2), compression="gzip")
-        file["y"] = y
-    return path / "a.h5", {"labels": "y"}
-
-
-ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz, write_hdf5]
+ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]
 TABLES = [write_csv, write_csv_gz, write_parquet, write_feather]

@@ -5,7 +5,6 @@ import gzip
 import sys
 import zipfile
 
-import h5py
 import numpy as np
 import pytest
 import zarr
@@ -74,19 +73,10 @@ def test_several_files_follow_each_other_with_labels_and_weights_of_all(tmp_path
 
 def test_arrays_of_one_file_are_rows_labels_and_weights(tmp_path):
     np.savez(tmp_path / "a.npz", rows=X, words=WORDS[Y], w=W.astype(">f8"))
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["rows"], file["words"], file["w"] = X, WORDS[Y].tolist(), W
-    for name in ("a.npz", "a.h5"):
-        found = made(tmp_path, tmp_path / name, labels="words", sample_weight="w")
-        np.testing.assert_array_equal(found["x"], X)
-        np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], WORDS[Y])
-        np.testing.assert_array_equal(found["w"], W)
-
-
-def test_weights_are_finite_and_not_negative(tmp_path):
-    for value in (-1.0, np.nan, np.inf):
-        weights = npy(tmp_path / "w.npy", np.where(np.arange(300) == 250, value, 1.0))
-        refuse(tmp_path, DataError, r"row 250\b", X, sample_weight=weights)
+    found = made(tmp_path, tmp_path / "a.npz", labels="words", sample_weight="w")
+    np.testing.assert_array_equal(found["x"], X)
+    np.testing.assert_array_equal(np.array(found["categories"])[found["y"]], WORDS[Y])
+    np.testing.assert_array_equal(found["w"], W)
 
 
 def test_dtype_casts_sources_of_different_types_or_names_a_value_that_it_cannot_hold(tmp_path):
@@ -138,13 +128,22 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
     np.savez(tmp_path / "e.npz", words=WORDS[:, None], line=X[0])
     (tmp_path / "g").write_bytes(idx_bytes(np.zeros(5, "u1")))
     (tmp_path / "h.gz").write_bytes(gzip.compress(b"hello"))
+    (tmp_path / "negative.npy").write_bytes(npy(tmp_path / "j.npy", X).read_bytes().replace(b"(300, 5)", b"(3, -5) "))
     with zipfile.ZipFile(tmp_path / "i.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
+
+    def weights(value):
+        return npy(tmp_path / f"{value}.npy", np.where(np.arange(300) == 250, value, 1.0))
+
     for contents, options, message in (
         ([], {}, "nothing to ingest"),
         ([tmp_path / "none.npy"], {}, r"none\.npy does not exist"),
         ([tmp_path / "x.zarr"], {}, "x.zarr is a folder that holds a Zarr array or group, which needs no ingest"),
-        ([tmp_path / "h.gz"], {}, r"has an unknown format; these can be ingested: \.npy"),
+        (
+            [tmp_path / "h.gz"],
+            {},
+            r"has an unknown format; these can be ingested: \.npy, .*; pass arrays in HDF5 as dask",
+        ),
         ([X, X[:, :4]], {}, r"b\.npy has rows of shape \(4,\), and files before it of \(5,\)"),
         ([X, X.astype("f4")], {}, "holds float32, and files before it float64: choose a type with dtype"),
         ([X, "1,2\n3,4\n"], {}, "some inputs are arrays and some are tables"),
@@ -172,20 +171,11 @@ def test_what_does_not_fit_together_or_is_no_table_of_numbers_is_refused(tmp_pat
         (tmp_path / "e.npz", {}, r"holds \['line', 'words'\], but no array of numbers"),
         (tmp_path / "e.npz", {"member": "line"}, "two-dimensional"),
         (tmp_path / "g", {}, "two-dimensional"),
+        (tmp_path / "negative.npy", {}, r"is not a \.npy file: its shape is \(3, -5\)"),
         (tmp_path / "i.npz", {}, r"holds \[\], but no array of numbers"),
+        *((X, {"sample_weight": weights(value)}, r"row 250\b") for value in (-1.0, np.nan, np.inf)),
     ):
         refuse(tmp_path, DataError, message, values, **options)
-
-
-def test_packed_values_and_fill_values_are_left_to_xarray(tmp_path):
-    for name, value in (("_FillValue", np.nan), ("scale_factor", 0.5), ("_FillValue", -999.0)):
-        with h5py.File(tmp_path / "a.nc", "w") as file:
-            file["sst"] = X
-            file["sst"].attrs[name] = value
-        if np.isnan(value):
-            np.testing.assert_array_equal(made(tmp_path, tmp_path / "a.nc")["x"], X)
-        else:
-            refuse(tmp_path, DataError, rf"attributes {name}: .*xarray\.open_dataset", tmp_path / "a.nc")
 
 
 def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
@@ -197,11 +187,9 @@ def test_members_are_chosen_by_name_or_by_being_the_only_one(tmp_path):
     np.testing.assert_array_equal(made(tmp_path, source, member="train", labels="y")["y"], Y)
 
 
-@pytest.mark.parametrize(("name", "library", "extra"), [("a.h5", "h5py", "io"), ("a.csv", "pyarrow", "tables")])
-def test_a_missing_extra_is_named(name, library, extra, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, library, None)
-    (tmp_path / name).write_bytes(b"\x89HDF\r\n\x1a\n" if name == "a.h5" else b"1,2\n")
-    refuse(tmp_path, SpecError, rf"needs {library}: pip install 'bigkpca\[{extra}\]'", tmp_path / name)
+def test_a_missing_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refuse(tmp_path, SpecError, r"needs pyarrow: pip install 'bigkpca\[tables\]'", "1,2\n")
 
 
 def test_a_truncated_or_changed_file_is_corrupt(tmp_path):

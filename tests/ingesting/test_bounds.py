@@ -5,7 +5,6 @@ import tempfile
 import zipfile
 from functools import partial
 
-import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,14 +24,6 @@ def many_columns(path):
         file.write(b"\n1\n")
 
 
-def some_thousand_columns(path):
-    path.write_text(",".join(f"c{j}" for j in range(12_000)) + "\n" + ",".join("1" * 12_000) + "\n")
-
-
-def long_line(path):
-    path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n")
-
-
 def header(file, shape, by_columns=False):
     np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": by_columns, "shape": shape})
 
@@ -48,18 +39,19 @@ def npz_by_columns(path):
         header(file, (10**9, 4), by_columns=True)
 
 
-def large_chunks(path):
-    with h5py.File(path, "w") as file:
-        file.create_dataset("x", shape=(10**6, 1000), chunks=(10**5, 1000), dtype="f8", compression="gzip")
-
-
+NAMES = ",".join(f"c{j}" for j in range(12_000))
 FILES = {
     "many.csv.gz": (many_columns, "more than 1 MB: is a line break missing"),
-    "some.csv": (some_thousand_columns, "12,000 columns, of which a table may have 10,000"),
-    "long.csv": (long_line, "more than 1 MB: is a line break missing"),
+    "some.csv": (
+        lambda path: path.write_text(f"{NAMES}\n{','.join('1' * 12_000)}\n"),
+        "12,000 columns, of which a table may have 10,000",
+    ),
+    "long.csv": (
+        lambda path: path.write_bytes(b"0,1\n" + b"0," * 2_000_000 + b"0\n"),
+        "more than 1 MB: is a line break missing",
+    ),
     "x.npy": (long_npy, "8,000 MB have to be read at once"),
     "f.npz": (npz_by_columns, r"32,000 MB have to be read at once, more than 300 MB: save the array by rows"),
-    "x.h5": (large_chunks, "1,600 MB have to be read at once, .*h5repack"),
 }
 
 

@@ -154,6 +154,9 @@ def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
         yield pa.record_batch([[1.0, 2.0]], schema=schema)
         raise ValueError("the source broke")
 
+    def labelled(*values):
+        return [pd.DataFrame({"a": [1.0], "y": [value]}) for value in values]
+
     broken = pa.RecordBatchReader.from_batches(schema, batches())
     for data, options, error, message in (
         (np.ones((3, 2)), {}, SpecError, "ndarray cannot be ingested: .*arrays need no ingest: fit and transform"),
@@ -162,6 +165,9 @@ def test_what_is_not_a_table_is_refused_with_a_way_out(tmp_path):
         (TABLE[:0], {}, DataError, "the pandas DataFrame is empty"),
         (TABLE[["w"]], {"member": "x"}, SpecError, "is a table, which has no members: leave out member"),
         (broken, {}, DataError, "the pyarrow RecordBatchReader cannot be read: .*the source broke"),
+        (labelled(1, 1.5), {"labels": "y"}, SpecError, "y is int64 and, from row 1 on, float64: convert all to one t"),
+        (labelled(1, "x"), {"labels": "y"}, SpecError, "y is int64 and, from row 1 on, text"),
+        (labelled("x", 1), {"labels": "y"}, SpecError, "y is text and, from row 1 on, int64"),
     ):
         with case(message), pytest.raises(error, match=message):
             ingest(data, tmp_path / "o.zarr", **options)
@@ -299,12 +305,22 @@ def test_a_folder_is_one_table_with_the_keys_of_its_folders(suffix, tmp_path):
     assert made(tmp_path, tmp_path / "f", categorical="year")["names"][2:5] == ["year=2020", "year=2021", "year=2022"]
 
 
-def test_files_of_a_folder_have_the_same_columns(tmp_path):
+def test_files_of_a_folder_have_the_same_columns_and_types(tmp_path):
     at = folder(tmp_path / "f", "csv")
     (at / "year=2020" / "month=0" / "b.csv").write_text("seats,dely\n1,2\n")
     refuse(tmp_path, SpecError, r"b\.csv lacks the column 'delay' .* has the column 'dely'", at)
     (at / "year=2020" / "month=0" / "b.csv").unlink()
     TABLE.to_parquet(at / "c.parquet")
     refuse(tmp_path, SpecError, "holds files of several formats", at)
+    at = tmp_path / "typed"
+    at.mkdir()
+    for first, second, message in (
+        (1, 1.5, "type double, and int64 in the first file: .*1\\.5"),
+        (True, 5, "type int64, and bool in the first file"),
+        (1, pd.Timestamp(2020, 1, 1), r"type timestamp.*, and int64 in the first file"),
+    ):
+        for name, value in (("a", first), ("b", second)):
+            pd.DataFrame({"n": [value]}).to_parquet(at / f"{name}.parquet")
+        refuse(tmp_path, DataError, rf"b\.parquet: column 'n' is of {message}", at)
     (tmp_path / "empty").mkdir()
     refuse(tmp_path, SpecError, "empty is a folder without files to ingest", tmp_path / "empty")

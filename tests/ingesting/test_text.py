@@ -98,6 +98,12 @@ def test_a_text_file_is_read_right(name, tmp_path):
     assert not isinstance(told, list) or found["names"] == told
 
 
+def test_whole_weights_may_be_followed_by_others_and_labels_stay_whole(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"x,w,y\n" + b"0.5,1,3\n" * 200_000 + b"0.5,1.5,4\n")
+    found = stored(ingest(tmp_path / "a.csv", tmp_path / "o.zarr", labels="y", sample_weight="w").path)
+    assert (found["w"][-1], found["y"][-1], found["y"].dtype) == (1.5, 4, np.int64)
+
+
 @pytest.mark.parametrize(("content", "options", "message"), REFUSED)
 def test_a_text_file_is_refused_by_name(content, options, message, tmp_path):
     (tmp_path / "a.csv").write_bytes(content)

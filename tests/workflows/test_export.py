@@ -78,7 +78,14 @@ def test_labels_stand_first_and_those_of_a_dataset_that_grew_are_those_of_the_fi
     np.save(tmp_path / "own.npy", np.arange(60) / 7)
     more = WRITERS["csv"](tmp_path / "more.csv", FRAME.assign(kind="fig"))
     bigkpca.ingest(more, tmp_path / "x.zarr", labels="kind", append=True)
-    for labels, wanted in (("y", WORDS), (tmp_path / "x.zarr", WORDS), (tmp_path / "own.npy", np.arange(60) / 7)):
+    zarr.open_group(tmp_path / "x.zarr").create_array("numbers", data=np.arange(60))  # not of the categories of y
+    for labels, wanted in (
+        ("y", WORDS),
+        (tmp_path / "x.zarr", WORDS),
+        (tmp_path / "x.zarr" / "y", WORDS),
+        (tmp_path / "own.npy", np.arange(60) / 7),
+        ("numbers", np.arange(60)),
+    ):
         bigkpca.export(scores, tmp_path / f"out{suffix}", labels=labels, overwrite=True)
         np.testing.assert_array_equal(read(tmp_path / f"out{suffix}")["label"], wanted)
 

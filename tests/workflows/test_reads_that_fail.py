@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import numpy as np
@@ -296,50 +297,41 @@ SLOW = "503 Slow Down", "SlowDown"
 REFUSALS = {"503 once": SLOW, "503 always": SLOW, "404 once": ("404 Not Found", "NoSuchKey")}
 
 
-@dataclass
-class Bucket:
-    """Objects below a prefix; at the n-th GET of a chunk, counted from 1, something happens to it."""
+@contextmanager
+def fault_in_bucket(between, store, twin, what="", at=0):
+    """Something happens at this GET of a chunk, counted from 1; `twin` has other versions. Yields the number of these
+    GETs and the key where it happened. The proxy asks from several threads."""
+    seen = SimpleNamespace(number=0, key=None, content=b"")
 
-    store: object  # without the proxy
-    twin: dict  # other versions
-    what: str = ""
-    at: int = 0
-    number: int = 0
-    happened: str | None = None
-
-    def answer(self, method, path):
-        """What the proxy answers by itself. It asks from several threads."""
+    def answer(method, path):
         key = unquote(path.partition("?")[0])
         if method != "GET" or "/x/c/" not in key:
             return None
         key = key.split("/", 2)[2]  # behind the name of the bucket
-        self.number += 1
-        if self.number == self.at and not self.happened:
-            self.happened = key
-            self.held = bytes(self.store.get(key).bytes())
-            if self.what == "404 always":
-                self.store.delete(key)
-            elif self.what in DAMAGE:
-                other = self.twin[Path(key).parent.name] if self.what == "other version" else b""
-                self.store.put(key, self.held[:-40] if self.what == "truncated" else other)
-        elif not (self.what.endswith("always") and self.happened == key):
+        seen.number += 1
+        if seen.number == at and not seen.key:
+            seen.key, seen.content = key, bytes(store.get(key).bytes())
+            if what == "404 always":
+                store.delete(key)
+            elif what in DAMAGE:
+                other = twin[Path(key).parent.name] if what == "other version" else b""
+                store.put(key, seen.content[:-40] if what == "truncated" else other)
+        elif not (what.endswith("always") and seen.key == key):
             return None
-        if self.what not in REFUSALS:
+        if what not in REFUSALS:
             return None
-        status, code = REFUSALS[self.what]
+        status, code = REFUSALS[what]
         body = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'
         head = f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n"
         return (head + body).encode()
 
-    @contextmanager
-    def fault(self, what, at):
-        self.what, self.at, self.number, self.happened = what, at, 0, None
-        try:
-            yield
-        finally:
-            self.what, self.at = "", 0
-            if self.happened:
-                self.store.put(self.happened, self.held)  # which has the same ETag
+    usual, between.answer = between.answer, answer
+    try:
+        yield seen
+    finally:
+        between.answer = usual
+        if seen.key:
+            store.put(seen.key, seen.content)  # which has the same ETag
 
 
 @pytest.mark.timeout(1500)
@@ -352,20 +344,20 @@ def test_reads_that_fail_in_a_bucket_give_no_wrong_row(name, most, scenes, bucke
     scene = scenes("dataset")
     bigkpca.ingest(scene.here / "source.npy", f"{bucket}/x.zarr", block_rows=BLOCK)
     twin = {path.parent.name: path.read_bytes() for path in (scene.twin / "x.zarr/x/c").rglob("0") if path.is_file()}
-    held = Bucket(client("s3", bucket.split("/")[2]), twin)
+    store = client("s3", bucket.split("/")[2])  # without the proxy
     command = replace(COMMANDS[name], call=lambda at, _: COMMANDS[name].call(at, f"{bucket}/x.zarr"))
     with proxy(s3_server.port) as between:
-        between.answer = held.answer
         # The client's own retries take real time: one of them.
         monkeypatch.setattr(clients, "PATIENCE", clients.Patience(0.5, read=5, request=5, retry=3, retries=1))
         use_s3(between.port)
-        code, message, wanted = scene.ended(command)
+        with fault_in_bucket(between, store, twin) as seen:
+            code, message, wanted = scene.ended(command)
         assert code == 0, message
-        count, happened = held.number, []
+        count, happened = seen.number, []
         for turn, (what, right) in enumerate(IN_BUCKETS.items()):
             for at in chosen(1, count, most, turn):
-                with held.fault(what, at):
+                with fault_in_bucket(between, store, twin, what, at) as seen:
                     ended = scene.ended(command)
-                happened.append(held.happened)
+                happened.append(seen.key)
                 scene.judge(command, f"{what} at request {at}", *ended, wanted, right)
     assert any(happened)

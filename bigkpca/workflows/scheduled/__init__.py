@@ -12,14 +12,12 @@ from typing import Any
 from bigkpca.data.stores import AnyPath, expanded, store_of
 from bigkpca.errors import BigKPCAError, IncompleteError, LockedError, SpecError, meaning_of
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.plan import check_peak, plan_fit
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec.job import Job, read_job
-from bigkpca.storage.models import load_model
 from bigkpca.storage.output import group_path
 from bigkpca.storage.runs import ENDING, append_record, read_records
 from bigkpca.workflows.scheduled import records
-from bigkpca.workflows.scheduled.finding import look, plan_extract
+from bigkpca.workflows.scheduled.finding import look
 from bigkpca.workflows.scheduled.night import Night, work
 
 
@@ -69,7 +67,9 @@ def run(
     """
     job = job if isinstance(job, Job) else read_job(expanded(job), os.environ)
     job = job.running(scheduler=scheduler, workers=workers, memory=memory)
-    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, shown(progress))
+    out = group_path(job.output.path, job.input.path, job.model.path)
+    own = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
+    options = RunOptions(progress=shown(progress), **own)
     records.check_there(job, out)
     found, more = [], True
     with store_of(out).writer(out + ENDING):
@@ -111,36 +111,6 @@ def _recorded(job: Job, out: str) -> Iterator[dict[str, Any]]:
             ended()
         raise
     ended()
-
-
-def plan_run(job: Job) -> dict[str, Any]:
-    """What `run` would do. Writes nothing, reads no rows, and raises the errors of `run`."""
-    out, options = group_path(job.output.path, job.input.path, job.model.path), _options(job, Progress())
-    records.check_there(job, out)
-    found = look(job, out)
-    action = "fit a model, and extract features" if found.to_fit else "extract features"
-    facts = {
-        "action": action if found.new else "nothing new",
-        "rows": [found.new.start, found.new.stop],
-        "rows_extracted_already": found.done,
-        "resumed": found.resumed,
-        "model": job.model.path,
-    }
-    if not found.new:
-        return facts
-    with options.engine() as engine:
-        if found.to_fit:
-            plan = plan_fit(found.rows, job.spec, engine.threads, engine.device)
-        else:
-            plan = plan_extract(found, load_model(job.model.path), engine, engine.threads)
-    check_peak(plan.peak_bytes, options.memory_limit, "use a smaller model, or smaller blocks")
-    return facts | {"peak_bytes": plan.peak_bytes, "block_rows": plan.block_rows}
-
-
-def _options(job: Job, progress: Progress) -> RunOptions:
-    """The options of a run: the keys of the job that have their names."""
-    own = {each.name: getattr(job.run, each.name) for each in fields(RunOptions) if hasattr(job.run, each.name)}
-    return RunOptions(progress=progress, **own)
 
 
 def history(out: AnyPath) -> list[dict[str, Any]]:

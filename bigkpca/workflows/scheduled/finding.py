@@ -7,18 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bigkpca.data.blocks import output_block_rows, split
+from bigkpca.data.blocks import split
 from bigkpca.data.opening import open_rows
 from bigkpca.data.zarr import ZarrRows, whole
 from bigkpca.errors import CorruptionError, DataError, FillValuesWarning, SpecError
-from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import Plan, plan_transform
-from bigkpca.numerics.model import Model
 from bigkpca.spec.job import Job, JobInput
 from bigkpca.storage import groups, output, records
 
 ELSEWHERE = "name another output.path, where all rows are extracted"
-_MANY_ROWS = 2**40  # so that blocks have the size that they have in a large output
 _OF_JOB: dict[str, records.Check] = {
     "rows_sha256": records.listed(records.is_str),
     "tail": records.listed(records.is_str),
@@ -39,7 +35,6 @@ class Found:
     about: Mapping[str, Any]  # the manifest of the features; empty before the first night
     rows: ZarrRows  # whose features there will be
     to_fit: bool  # the model does not exist yet, so this run fits it
-    resumed: bool  # a run that was killed had begun with these rows
     stored: int  # rows that are stored by now
     room: int  # rows for which the input has room
 
@@ -80,11 +75,11 @@ def look(job: Job, out: str) -> Found:
             f"{found.where} has room for {found.count:,} rows, but the first of them are not stored yet: run again "
             "when they are"
         )
-    claim = output.claimed(model if to_fit else out) or {}
-    claimed = _rows_of(claim.get("identity" if to_fit else "input"))
-    resumed = done < claimed <= stored
-    rows = found.pin(claimed if resumed else stored)
-    return Found(job, out, about, rows, to_fit, resumed, stored, found.count)
+    claim, rows = output.claimed(model if to_fit else out) or {}, stored
+    match claim.get("identity" if to_fit else "input"):
+        case {"shape": [int(claimed), *_]} if done < claimed <= stored:
+            rows = claimed  # with which a run began that was killed
+    return Found(job, out, about, found.pin(rows), to_fit, stored, found.count)
 
 
 def features_at(out: str) -> dict[str, Any]:
@@ -135,26 +130,3 @@ def _stored_rows(found: ZarrRows, about: Mapping[str, Any]) -> int:
     # written yet.
     waits = any(one == other for one, other in zip(before, now, strict=False))
     return int(done) if waits else max(done, found.stored_rows(done))
-
-
-def _rows_of(claim: Any) -> int:
-    """The number of rows with which a run began that was killed; 0 without one."""
-    match claim:
-        case {"shape": [int(rows), *_]}:
-            return rows
-    return 0
-
-
-def block_rows_of(found: Found, model: Model) -> int:
-    """Rows of a block: as set, or as `transform` chooses for large output; always whole chunks of the input."""
-    if found.about:
-        return int(found.about["block_rows"])
-    grain = found.rows.array.chunks[0]  # even if there are fewer rows so far
-    row_bytes = model.components * model.features.dtype.itemsize
-    return output_block_rows(_MANY_ROWS, grain, row_bytes, found.job.output.block_rows)
-
-
-def plan_extract(found: Found, model: Model, engine: Engine, threads: int) -> Plan:
-    """The cost of extracting features."""
-    judged, size = model.calibration is not None, block_rows_of(found, model)
-    return plan_transform(found.rows, model, size, threads, judged=judged, device=engine.device)

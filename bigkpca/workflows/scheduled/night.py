@@ -13,16 +13,17 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bigkpca.data.blocks import Block, split
+from bigkpca.data.blocks import Block, output_block_rows, split
 from bigkpca.data.rows import Rows, digest_of_rows
 from bigkpca.errors import Array, CorruptionError, DriftError, SpecError, check_overflow
 from bigkpca.execution.engine import block_tiles
 from bigkpca.execution.options import RunOptions
-from bigkpca.execution.plan import check_plans
+from bigkpca.execution.plan import check_plans, plan_transform
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import block_tasks, named_rows
@@ -38,10 +39,11 @@ from bigkpca.workflows.fit import fit_and_save
 from bigkpca.workflows.flags import ARRAYS, FlaggedShare, flags_of
 from bigkpca.workflows.inputs import check_unchanged
 from bigkpca.workflows.scheduled import records
-from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found, block_rows_of, plan_extract
+from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found
 
 _MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
 _MOST_NAMED = 5  # ranges of rows in a message
+_MANY_ROWS = 2**40  # of a large output
 _MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
 
 
@@ -58,6 +60,13 @@ class Night:
         self.options.progress.note(f"{WARNING}{message}")
         self.record["message"] = "; ".join(filter(None, [self.record["message"], message]))
 
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Records how long a part of a run takes."""
+        started = time.monotonic()
+        yield
+        self.record["seconds"][part] = round(time.monotonic() - started, 3)
+
 
 def work(night: Night) -> None:
     """Fit the model if there is none, and extract, publish and record the rows that arrived."""
@@ -70,7 +79,7 @@ def work(night: Night) -> None:
         )
     if found.to_fit:
         again = output.claimed(job.model.path) is not None  # of a run of this job, perhaps of other rows
-        with _timed(record, "fit"):
+        with night.timed("fit"):
             model = fit_and_save(rows, job.spec, job.model.path, replace(night.options, overwrite=again))
     else:
         model = load_model(job.model.path)
@@ -86,17 +95,9 @@ def work(night: Night) -> None:
         output.tidy(found.out)
         record["status"] = records.NOTHING_NEW
         return
-    with _timed(record, "extract"):
+    with night.timed("extract"):
         _extract(night, model, fingerprint)
     record["status"] = records.DONE
-
-
-@contextmanager
-def _timed(record: dict[str, Any], part: str) -> Iterator[None]:
-    """Records how long a part of a run takes."""
-    started = time.monotonic()
-    yield
-    record["seconds"][part] = round(time.monotonic() - started, 3)
 
 
 def _check_model(night: Night, model: Model) -> None:
@@ -231,15 +232,20 @@ def _drawn(new: range, seed: int) -> Array:
 def _extract(night: Night, model: Model, fingerprint: dict[str, Any]) -> None:
     """Extract features of the new rows and of the others in their first block, judge them, and publish."""
     found, options, record = night.found, night.options, night.record
-    rows, size, flag = found.rows, block_rows_of(found, model), found.job.output.flag
+    rows, flag, dtype = found.rows, found.job.output.flag, model.features.dtype
+    # As `transform` chooses for a large output, of whole chunks of the input, even if there are fewer rows so far.
+    row_bytes, wanted = model.components * dtype.itemsize, found.job.output.block_rows
+    size = found.about.get("block_rows") or output_block_rows(_MANY_ROWS, rows.array.chunks[0], row_bytes, wanted)
     tail = rows.chunk_stamps(rows.count - 1)
     blocks = split(rows.count, size)[found.done // size :]
-    arrays = {"scores": NewArray(model.features.dtype, (model.components,), "component")}
-    arrays |= {} if flag is None else {"residual": NewArray(model.features.dtype), **ARRAYS}
+    arrays = {"scores": NewArray(dtype, (model.components,), "component")}
+    arrays |= {} if flag is None else {"residual": NewArray(dtype), **ARRAYS}
     with options.engine() as engine:
-        check_plans(lambda threads: plan_extract(found, model, engine, threads), engine, options.memory_limit, _MEMORY)
+        plan = partial(plan_transform, rows, model, size, judged=model.calibration is not None, device=engine.device)
+        check_plans(plan, engine, options.memory_limit, _MEMORY)
         record["processors"] = [*engine.core_types(), *engine.devices]
-        made_by = records.makers(record)
+        made_by = {name: record["packages"][name] for name in records.DECIDING}
+        made_by["processors"] = ", ".join(record["processors"]) or "unknown"
         _warn_of_others(night, made_by)
         request: dict[str, Any] = {
             "format": "features",

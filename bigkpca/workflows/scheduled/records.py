@@ -23,8 +23,8 @@ from bigkpca.spec.job import Job
 from bigkpca.storage import groups
 from bigkpca.storage.runs import append_record, read_records
 
-_DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
-_PACKAGES = (*_DECIDING, "zarr", "dask")
+DECIDING = ("bigkpca", "numpy", "scipy")  # packages that, like processors, affect the bytes of features
+_PACKAGES = (*DECIDING, "zarr", "dask")
 DONE, NOTHING_NEW, FAILED = "done", "nothing new", "failed"
 
 
@@ -57,13 +57,6 @@ def complete(out: str) -> None:
     if isinstance(rows, int) and rows > known:
         facts = {"status": DONE, "rows": [known, rows], "total_rows": rows, "message": "published, but not recorded"}
         append_record(out, started_record(earlier, finished=now(), **facts))
-
-
-def makers(record: Mapping[str, Any]) -> dict[str, str]:
-    """What the bytes of features depend on besides rows and model: package versions, and the processor types for which
-    BLAS computes."""
-    found = {name: record["packages"][name] for name in _DECIDING}
-    return found | {"processors": ", ".join(record["processors"]) or "unknown"}
 
 
 def metrics_text(out: str, records: Sequence[Mapping[str, Any]]) -> bytes:
@@ -122,7 +115,7 @@ def write_metrics(path: str | None, out: str, records: Sequence[Mapping[str, Any
 
 def check_there(job: Job, out: str) -> None:
     """Raise SpecError if the output of a job is gone."""
-    if job.output.must_exist is False or groups.describe(out) is not None:
+    if groups.describe(out) is not None:
         return
     if job.output.must_exist:
         raise SpecError(
@@ -132,7 +125,7 @@ def check_there(job: Job, out: str) -> None:
     if _recorded_output(job) == os.fsencode(out):
         raise SpecError(
             f"{out}, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start anew, "
-            f"remove {_beside(job)}, or set output.must_exist = false in the job"
+            f"remove {_beside(job)}"
         )
 
 
@@ -144,7 +137,7 @@ def remember(job: Job, out: str, progress: Progress) -> None:
     try:
         store_of(path).write(path, content)
     except OSError:  # e.g. in a read-only folder
-        if job.output.must_exist is None:
+        if not job.output.must_exist:
             progress.note(
                 f"{path} cannot be written, so a later run could take an unmounted volume for a first run: set "
                 "output.must_exist = true in the job"

@@ -14,9 +14,8 @@ import bigkpca
 from bigkpca.data.stores.local import LocalDisk
 from bigkpca.errors import IncompleteError, LockedError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.spec.job import read_job
 from bigkpca.storage import models
-from bigkpca.workflows.scheduled import finding, plan_run, records
+from bigkpca.workflows.scheduled import finding, records
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored, tree_bytes
 from tests.helpers.nights import JOB, Night, some_rows
@@ -100,24 +99,16 @@ def test_a_record_has_the_exit_code_of_the_command(night, number, code):
     assert done.exit_code == code == bigkpca.history(night.out)[-1]["exit_code"]
 
 
-def test_commands_print_runs_plans_and_their_history(new):
+def test_commands_print_runs_and_their_history(new):
     new.append(some_rows(70))
-    plan = json.loads(run("run", new.job, "--plan", "--json").stdout)
-    assert (plan["action"], Path(new.out).exists()) == ("extract features", False)
     assert json.loads(run("run", new.job, "--json").stdout)["rows"] == [0, 70]
     assert "nothing new" in run("run", new.job).stdout
     new.append(some_rows(30))
-    plan = json.loads(run("run", new.job, "--plan", "--json").stdout)
-    assert (plan["action"], plan["rows"]) == ("extract features", [70, 100])
     assert run("run", new.job, "--memory", "1 MB").exit_code == 4
     assert "70 to 99" in run("run", new.job, "--workers", "1").stdout
     table = run("history", new.out).stdout.splitlines()
     assert [line.split()[0] for line in table] == ["run", "1", "2", "3", "4"]
     assert [json.loads(line)["run"] for line in run("history", new.out, "--json").stdout.splitlines()] == [1, 2, 3, 4]
-    Path(new.model).rename(f"{new.root}/kept.zarr")
-    Path(new.out).rename(f"{new.root}/other.zarr")
-    Path(f"{new.job}.bigkpca-record").unlink()
-    assert "fit a model, and extract features" in run("run", new.job, "--plan").stdout
     for told, *command in (
         ("there is no job file", "run", f"{new.folder}/none.toml"),
         ("is not the output of a job", "history", new.folder),
@@ -204,7 +195,7 @@ def unmounted(night):
 
 GONE = (
     r"disk/features\.zarr, which earlier runs of this job wrote, is gone: mount its volume or restore it; to start "
-    r"anew, remove .*nightly\.toml\.bigkpca-record, or set output\.must_exist = false in the job"
+    r"anew, remove .*nightly\.toml\.bigkpca-record"
 )
 
 
@@ -213,16 +204,14 @@ def test_an_output_that_is_gone_is_no_first_run(mounted):
     with unmounted(mounted):
         before = tree_bytes(mounted.root)
         with pytest.raises(SpecError, match=GONE):
-            plan_run(read_job(mounted.job, {}))
-        assert tree_bytes(mounted.root) == before
-        with pytest.raises(SpecError, match=GONE):
             mounted.run()
+        assert tree_bytes(mounted.root) == before
     assert mounted.run()[0]["total_rows"] == 79
 
 
 def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(mounted):
-    anew, other = ELSEWHERE.replace("[run]", "must_exist = false\n[run]"), ELSEWHERE.replace("disk/", "other/")
-    for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(anew), lambda: mounted.set(other))):
+    other = ELSEWHERE.replace("disk/", "other/")
+    for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(other))):
         Path(mounted.root, "disk").rename(Path(mounted.root, f"disk {number}"))
         with pytest.raises(SpecError, match=GONE):
             mounted.run()
