@@ -38,7 +38,7 @@ def _reading(_: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     "bigkpca ingest rows.csv rows.zarr",
     "bigkpca ingest train-images.gz rows.zarr --labels train-labels.gz",
     "bigkpca ingest flights.csv flights.zarr --drop tailnum --categorical origin,destination --missing mean",
-    "bigkpca ingest german.csv german.zarr --csv delimiter=; --csv decimal_point=, --csv column_types=zip:string",
+    "bigkpca ingest german.csv german.zarr --csv 'delimiter=;' --csv decimal_point=, --csv column_types=zip:string",
     "bigkpca ingest more.csv rows.zarr --append",
     "bigkpca ingest flights/ flights.zarr",
 )
@@ -95,7 +95,8 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
         progress.note(f"{destination} already holds these files: nothing to do")
     facts = look(destination)
     show({key: facts[key] for key in ("path", "shape", "dtype", "bytes")}, False)
-    show_columns(done.encoded)
+    if not options["append"]:  # which has the columns of the dataset, with missing values of its first files
+        show_columns(done.encoded)
 
 
 @command(

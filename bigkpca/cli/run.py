@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from typing import Any
 
 import click
@@ -58,7 +59,7 @@ def _range(first: int, stop: int) -> str:
 _TITLES = (
     "run", "finished (UTC)", "status", "exit", "new rows", "rows", "seconds", "drift", "outside", "flagged", "message"
 )  # fmt: skip
-_MOST_CHARACTERS = 100  # of a message in the table
+_MOST_CHARACTERS = 200  # of a message in the table
 
 
 @command("bigkpca history features.zarr")
@@ -82,9 +83,7 @@ def history(out: str, as_json: bool, quiet: bool) -> None:
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
     """A line of the table of runs; a record of a run that failed lacks some entries."""
     rows, drift = record.get("rows") or [0, 0], record.get("drift") or {}
-    message = (record.get("message") or "").partition("\n")[0]
-    if len(message) > _MOST_CHARACTERS:
-        message = message[: _MOST_CHARACTERS - 3].rstrip() + "..."
+    message = textwrap.shorten((record.get("message") or "").partition("\n")[0], _MOST_CHARACTERS, placeholder=" ...")
     return (
         str(record["run"]),
         str(record.get("finished"))[:19].replace("T", " "),

@@ -133,8 +133,9 @@ def ingest(
     block_rows : int, optional
         Rows per chunk.
     append : bool
-        Add the rows to a finished dataset with the same columns, and with labels and weights if it has some. Rows that
-        were appended last are not added again: tables are recognised by their values, with a `RepeatedRowsWarning`.
+        Add the rows to a finished dataset with the same columns, and with labels and weights if it has some: by default
+        from the array or column of the same name. Rows that were appended last are not added again: tables are
+        recognised by their values, with a `RepeatedRowsWarning`.
     overwrite : bool
         Replace an existing dataset: on a local disk once the new one is finished, in an object store before it is
         begun.
@@ -175,6 +176,9 @@ def ingest(
         raise SpecError(f"{model} has the columns of a dataset: leave out all other options of columns")
     encoder = None if model is None else _encoder_at(expanded(model))
     beside = {LABELS: labels, WEIGHTS: sample_weight}
+    if append:  # values beside the rows come from where those of the first rows came from
+        before = _finished(expanded(destination))["options"]
+        beside = {kind: name or before.get(kind.option) for kind, name in beside.items()}
     many = sources if isinstance(sources, list | tuple) else [sources]
     of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
     reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), labels)

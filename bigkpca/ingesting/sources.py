@@ -323,6 +323,7 @@ def _unfit(table: Table, names: Sequence[str]) -> DataError:
     written = "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=), "
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
-        f"cannot become numbers: make columns of 0 and 1 of text with categorical={shown!r} (--categorical {flag}), "
-        f"{written * table.of_text}leave columns out with drop (--drop), or convert them first, e.g. with polars"
+        f"cannot become numbers: make columns of 0 and 1 of text with few distinct values with categorical={shown!r} "
+        f"(--categorical {flag}), {written * table.of_text}leave others out with drop (--drop), or "
+        "convert them first, e.g. with polars"
     )

@@ -519,7 +519,8 @@ def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
 
 
 def _options(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of a record, with the options of a fit beside the others."""
-    spec = record.get("spec")
-    own = {key: value for key, value in record.items() if key != "spec"}
-    return own | spec if isinstance(spec, dict) else own
+    """The entries of a record, with the options of a fit, or of columns, beside the others."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        found |= value if key in ("spec", "options") and isinstance(value, dict) else {key: value}
+    return found

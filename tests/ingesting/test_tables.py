@@ -136,7 +136,7 @@ def test_every_type_of_column_is_read_or_named(tmp_path):
         (pd.Series([timedelta(0), timedelta(1)]), r"'t' \(duration.* cannot become numbers: .*convert them first"),
         (pl.Series([time(12), time(18)]), r"'t' \(time64.* cannot become numbers"),
         (pl.Series([[1.0, 2.0], [3.0, 4.0]]), r"'t' \(.*list.* cannot become numbers"),
-        (pl.Series([{"a": 1}, {"a": 2}]), r"'t' \(struct.*leave columns out with drop"),
+        (pl.Series([{"a": 1}, {"a": 2}]), r"'t' \(struct.*leave others out with drop"),
         (pl.Series(["x", "y"]), r"'t' \(string.*, such as 'x'\) .*categorical=\['t'\] \(--categorical t\)"),
         (pl.Series([1.0, None]), r"row 1 .* of column 't' is missing: use missing='mean'"),
         (pl.Series([1.0, np.inf]), r"row 1 .* of column 't' is infinite"),

@@ -185,18 +185,19 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     np.testing.assert_array_equal(rows.block(0, 300), X)
     np.testing.assert_array_equal(words_of(path, 300), WORDS[Y])
     assert ingest([tmp_path / "first.npz"], path, labels="y", block_rows=64).already_done
-    ingest([source], path, labels="y", append=True)
+    ingest([source], path, append=True)  # with the labels of the same name
     check_appended(path, new, words)
 
 
 def test_append_refuses_what_does_not_fit(tmp_path):
     dataset(tmp_path)
-    source, new, _ = more(tmp_path)
+    source, new, words = more(tmp_path)
     np.savez(tmp_path / "numbers.npz", x=new, y=np.arange(200))
+    np.savez(tmp_path / "narrow.npz", x=new[:, :4], y=words)
     made(tmp_path, X)
     for content, options, message in (
-        (source, {}, "labels is text there and none in the new rows"),
-        (X[:, :4], {}, "columns is 5 there and 4"),
+        (X, {}, "is one array, without a member 'y', and there is no such file"),
+        (tmp_path / "narrow.npz", {}, "columns is 5 there and 4"),
         (source, {"labels": "y", "dtype": "float32"}, "dtype is float64 there and float32"),
         (source, {"labels": "y", "block_rows": 32}, "block_rows is 64 there and 32"),
         (tmp_path / "numbers.npz", {"labels": "y"}, "labels is text there and int64"),
