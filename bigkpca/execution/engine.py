@@ -154,20 +154,20 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
+        return self._computed(title, tasks, adds=False) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` identifies its
         checkpoint, besides the rows."""
-        if self.checkpoint is None or some_take(tasks, Delayed):
-            return self._computed(Pass(title, tasks, self.all_threads, adds=True))
-        checkpoint = self.checkpoint(title, len(tasks), *given)
-        return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
+        checkpoint = None
+        if self.checkpoint is not None and not some_take(tasks, Delayed):
+            checkpoint = self.checkpoint(title, len(tasks), *given)
+        return self._computed(title, tasks, checkpoint, adds=True)
 
-    def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
-        """The sum of a pass, from what is known of it on."""
-        tasks = given.tasks
-        with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
+    def _computed(self, title: str, tasks: Sequence[Task], checkpoint: Any = None, *, adds: bool) -> Any:
+        """The sum of a pass, or the list of its results, from what a checkpoint saved of it on."""
+        given = Pass(title, tasks, self.all_threads, adds=adds, saved=checkpoint and checkpoint.saved())
+        with shown_pass(self.progress, title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
             def done(some: range) -> None:
                 if some:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from operator import itemgetter
@@ -110,8 +109,8 @@ class Pass:
                 level, number = node
                 beside = level, number ^ 1
                 if beside in self.known:
-                    halves = value, self.known[beside]
-                    value = added(*(halves if number < beside[1] else halves[::-1]))
+                    other = self.known[beside]
+                    value = added(other, value) if number % 2 else added(value, other)
                 elif self.span(beside):
                     break
                 node = level + 1, number // 2
@@ -120,16 +119,16 @@ class Pass:
 
     def missing(self) -> list[Node]:
         """The nodes of level `cut` of which nothing is known, and the parts of others."""
-        subtrees = range(-(-len(self.tasks) >> self.cut))
-        return [node for number in subtrees for node in self._unknown((self.cut, number))]
-
-    def _unknown(self, node: Node) -> list[Node]:
-        if not self.span(node) or any(is_part(node, known) for known in self.known):
-            return []
-        if not any(is_part(known, node) for known in self.known):
-            return [node]
-        level, number = node
-        return self._unknown((level - 1, 2 * number)) + self._unknown((level - 1, 2 * number + 1))
+        found, left = [], [(self.cut, number) for number in reversed(range(-(-len(self.tasks) >> self.cut)))]
+        while left:
+            level, number = node = left.pop()
+            if not self.span(node) or any(is_part(node, known) for known in self.known):
+                continue
+            if any(is_part(known, node) for known in self.known):
+                left += [(level - 1, 2 * number + 1), (level - 1, 2 * number)]
+            else:
+                found.append(node)
+        return found
 
     def graph(self, nodes: Sequence[Node], before: Callable[[], None], *, adding: bool) -> Graph:
         """The graph of some nodes of the tree. It calls `before` before each task and, if `adding`, adds nodes here."""
@@ -140,9 +139,14 @@ class Pass:
             parts = []
             for first in range(span.start, span.stop, size):
                 group = range(first, min(first + size, span.stop))
-                calls, values = _calls(self.tasks[group.start : group.stop])
-                asked |= {value.key: value for value in values if isinstance(value, Delayed)}
-                key = graph.new("", partial(run_group, before, self.adds, calls), list(map(graph.shared, values)))
+                some = self.tasks[group.start : group.stop]
+                given = [each for task in some for each in task.arguments if isinstance(each, Carried | Delayed)]
+                values = {id(each): each for each in given}
+                asked |= {value.key: value for value in given if isinstance(value, Delayed)}
+                places = {identity: _Place(number) for number, identity in enumerate(values)}
+                calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in some]
+                shared = list(map(graph.shared, values.values()))
+                key = graph.new("", partial(run_group, before, self.adds, calls), shared)
                 graph.groups[key] = group
                 parts.append(key)
             graph.results[graph.joined("sum", added, parts)] = node
@@ -163,19 +167,8 @@ def _itself(value: Carried) -> Carried:
 def _nothing(*_: Any) -> None: ...
 
 
-@dataclass(frozen=True)
-class _Argument:
+class _Place(int):
     """The position of a shared value, or of a node of a user's graph, among the values that a group receives."""
-
-    number: int
-
-
-def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
-    """The calls of tasks, with `_Argument` in place of values that are nodes of the graph; and these values."""
-    values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
-    places = {identity: _Argument(number) for number, identity in enumerate(values)}
-    calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]
-    return calls, list(values.values())
 
 
 def run_group(
@@ -186,7 +179,7 @@ def run_group(
     def result(i: int) -> Any:
         before()
         function, arguments = calls[i]
-        found = run_function(function, [values[x.number] if isinstance(x, _Argument) else x for x in arguments])
+        found = run_function(function, [values[each] if isinstance(each, _Place) else each for each in arguments])
         return found if adds else [found]
 
     with single_threaded_blas:  # once for all tasks
