@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import product
 from os import getpid
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -86,24 +87,14 @@ def compare_workers(client: Client, timeout: float) -> None:
             ) from None
         asked.release()
     versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
-    here = versions["client"]["packages"]
-    _compare_versions(f"the scheduler at {address_of(client)}", versions["scheduler"]["packages"], here)
-    for address, found in sorted(versions["workers"].items()):
-        _compare_versions(f"worker {address}", found["packages"], here)
-    _compare_processors(client, timeout)
-    _compared.add(client)
-
-
-def _compare_versions(name: str, found: dict[str, str | None], here: dict[str, str | None]) -> None:
-    for package in ("python", *_SAME):
-        there, ours = found.get(package), str(here[package])
+    others = {f"the scheduler at {address_of(client)}": versions["scheduler"]}
+    others |= {f"worker {address}": each for address, each in sorted(versions["workers"].items())}
+    for (name, other), package in product(others.items(), ("python", *_SAME)):
+        there, ours = other["packages"].get(package), str(versions["client"]["packages"][package])
         telling = 2 if package == "python" else None  # 3.11 for Python 3.11.7, otherwise all parts
         if there is None or there.split(".")[:telling] != ours.split(".")[:telling]:
             what = f"no {package}" if there is None else f"{package} {there}"
             raise SpecError(f"{name} has {what}, but this process has {ours}: install the same version in both")
-
-
-def _compare_processors(client: Client, timeout: float) -> None:
     of_type: dict[str, list[str]] = {}
     for address, types in on_workers(client, timeout, blas_core_types).items():
         of_type.setdefault(" and ".join(types) or "unknown", []).append(address)
@@ -115,6 +106,7 @@ def _compare_processors(client: Client, timeout: float) -> None:
             "them with the same OPENBLAS_CORETYPE",
             UnlikeWorkersWarning,
         )
+    _compared.add(client)
 
 
 def seen_at(path: str) -> str:
