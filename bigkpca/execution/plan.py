@@ -268,7 +268,8 @@ class _Fit:
         """The number of passes, and what the largest needs: tiles of the threads, and sums."""
         d, row, blocks, sample = self.d, self.row, ceil(self.n / self.block), self.fit.sample * self.row
         axes = _Map(d, 0, self.itemsize)
-        maps = [] if self.spec.exact else [(self.features, self.width, 4 * self.fit.drawn * (row + 16))]
+        drawn = 4 * min(self.n, self.fit.most_drawn) * (row + 16)
+        maps = [] if self.spec.exact else [(self.features, self.width, drawn)]
         if self.spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
             width = 512 + OVERSAMPLING if d > DENSE_MOST_FEATURES else None
             maps.append((axes, width, sample + (48 * d * d if width is None else 0)))
