@@ -127,25 +127,17 @@ def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
     assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["n_components"]) == (0, None)
 
 
-def test_plan_says_what_a_fit_costs(made):
-    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
-    facts = facts_of("plan", made.dataset, "--size", 200)
-    assert (facts["rows"], facts["passes"]) == (300, 1)
-
-
-ROUTES = {
-    "--method rff": ("rff", "fourier"),
-    "--method exact": ("exact", "kernel-rows"),
-    "--method rff-pca --n-directions 9": ("rff-pca", "principal-fourier"),
-    "--method rff --kernel poly --degree 2": ("rff", "tensor-sketch"),
-}
-
-
 @pytest.mark.parametrize(
-    "typed", [*ROUTES][:2] + [pytest.param(each, marks=pytest.mark.full) for each in [*ROUTES][2:]]
+    ("typed", "features"),
+    [
+        ("--method rff", "fourier"),
+        ("--method exact", "kernel-rows"),
+        pytest.param("--method rff-pca --n-directions 9", "principal-fourier", marks=pytest.mark.full),
+        pytest.param("--method rff --kernel poly --degree 2", "tensor-sketch", marks=pytest.mark.full),
+    ],
 )
-def test_every_method_can_be_typed(made, typed, tmp_path):
-    method, features = ROUTES[typed]
+def test_every_method_can_be_typed(made, typed, features, tmp_path):
+    method = typed.split()[1]
     options = (*typed.split(), "--components", 4, *(() if method == "exact" else ("--size", 40)))
     model, scores = tmp_path / "model.zarr", tmp_path / "scores.zarr"
     plan = facts_of("plan", made.rows, *options)
@@ -194,6 +186,14 @@ MISTAKES = [
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
     ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),
     ("plan DATA --memory 9MB", 4, "9 MB are allowed: even a size of 10 needs "),
+    (
+        "fit DATA m.zarr --weight origin",
+        2,
+        "--weight origin: give a column and its weight, 0 or more, e.g. --weight dis",
+    ),
+    ("fit DATA m.zarr --weight =3", 2, "--weight =3: give a column and its weight"),
+    ("fit DATA m.zarr --weight x=1 --weight x=much", 2, "--weight x=much: give a column and its weight"),
+    ("fit DATA m.zarr --weight x=-1", 2, "the weight of 'x' is -1.0: give a finite number, 0 or more"),
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
     ("fti DATA m.zarr", 2, "No such command 'fti'. Did you mean 'fit'?"),
     ("ingest", 2, "Missing argument 'SRC...'."),
@@ -262,7 +262,10 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeyp
         assert not draws or "Pre-images along component 1" in page.read_text("utf-8")
 
 
-def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
+def test_plan_and_sigma_tell_what_they_found_and_evaluate_what_memory_it_needs(made):
+    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
+    facts = facts_of("plan", made.dataset, "--size", 200)
+    assert (facts["rows"], facts["passes"]) == (300, 1)
     assert re.search(r"^median +\d+\.\d+ +± 0\.\d+$", run("sigma", made.dataset, "-q").stdout, re.M)
     lengths = facts_of("sigma", made.dataset)
     assert lengths["sigest_low"]["sigma"] < lengths["median"]["sigma"] < lengths["sigest_high"]["sigma"]
