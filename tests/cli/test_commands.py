@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 
@@ -152,6 +153,27 @@ def test_every_method_can_be_typed(made, typed, features, tmp_path):
     assert run("transform", model, made.rows, scores, "-q").exit_code == 0
     squares = (zarr.open_array(f"{scores}/scores", mode="r")[:].astype(float) ** 2).sum(axis=0)
     np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
+
+
+def test_typed_weights_reach_the_model_and_info_shows_them(tmp_path):
+    rows, weights = tmp_path / "t.zarr", ("--weight", "origin=4", "--weight", "late=0.5")
+    frame = pd.DataFrame(np.random.default_rng(4).normal(size=(90, 2)), columns=["day", "late"])
+    frame.assign(origin=np.resize(["A", "B"], 90)).to_csv(tmp_path / "t.csv", index=False)
+    bigkpca.ingest(tmp_path / "t.csv", rows, categorical="origin")
+    options = ("--standardize", *weights, "--components", 2, "--size", 20, "-q")
+    assert run("fit", rows, tmp_path / "m.zarr", *options).exit_code == 0
+    facts = facts_of("info", tmp_path / "m.zarr")
+    assert facts["options"]["column_weights"] == {"late": 0.5, "origin": 4.0}
+    assert re.search("^options .*column weights late 0.5, origin 4$", run("info", tmp_path / "m.zarr").stdout, re.M)
+    own = {"standardize": True, "column_weights": {"origin": 4, "late": 0.5}, "n_components": 2, "size": 20}
+    bigkpca.fit(rows, tmp_path / "p.zarr", **own)
+    assert facts["digest"] == bigkpca.info(str(tmp_path / "p.zarr"))["digest"]
+    assert run("plan", rows, *weights, "-q").exit_code == 0
+    found = bigkpca.sigma(rows, column_weights={"origin=A": 9})["median"].sigma  # a name can contain "="
+    assert run("sigma", rows, "--weight", "origin=A=9", "-q").stdout.split()[:2] == ["median", f"{found:.6g}"]
+    refused = run("fit", rows, tmp_path / "n.zarr", "--weight", "origni=2")
+    assert (refused.exit_code, (tmp_path / "n.zarr").exists()) == (2, False)
+    assert "a weight is given for 'origni', which is not a column of" in refused.stderr
 
 
 def test_landmarks_of_a_file(made, tmp_path, digits):

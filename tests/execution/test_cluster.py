@@ -22,6 +22,7 @@ from bigkpca.execution import tasks, workers
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import seen_at
 from tests.helpers.commands import run_apart
@@ -212,7 +213,27 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for():
             assert engine.total("x", named(double, 5)) == 20
 
 
-# Addresses and certificates
+# Options, addresses and certificates
+
+
+def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
+    for option, value, message in [
+        ("memory", "lots", "not an amount of memory"),
+        ("memory", -1, "must be positive"),
+        ("timeout", "soon", "not a time"),
+        ("device", "gpu 1", "device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'"),
+        *(("device", value, f"device='{value}' is not the name of a device") for value in ("", 0)),
+    ]:
+        with pytest.raises(SpecError, match=message):
+            RunOptions(**{option: value})
+    for options, message in [
+        ({"scheduler": ""}, "'' is not the address of a Dask scheduler"),  # and is never taken for threads
+        ({"scheduler": "tcp://127.0.0.1:1", "workers": 1}, "not both"),
+    ]:
+        with pytest.raises(SpecError, match=message), RunOptions(**options).engine():
+            pass
+    with RunOptions().engine() as engine:
+        assert engine.client is None
 
 
 def certificates(folder):
@@ -391,5 +412,3 @@ def test_processes_start_without_the_library_for_tls(monkeypatch):
 def test_a_current_client_is_used(two_processes):
     with two_processes.client.as_current(), open_engine() as engine:
         assert engine.client is two_processes.client
-    with open_engine() as engine:
-        assert engine.client is None
