@@ -166,7 +166,10 @@ class Engine:
 
     def _computed(self, title: str, tasks: Sequence[Task], checkpoint: Any = None, *, adds: bool) -> Any:
         """The sum of a pass, or the list of its results, from what a checkpoint saved of it on."""
-        given = Pass(title, tasks, self.all_threads, adds=adds, saved=checkpoint and checkpoint.saved())
+        threads = self.threads
+        if self.client is not None:  # those of all workers
+            threads = max(1, sum(each["nthreads"] for each in known_workers(self.client, self.timeout).values()))
+        given = Pass(title, tasks, threads, adds=adds, saved=checkpoint and checkpoint.saved())
         with shown_pass(self.progress, title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
             def done(some: range) -> None:
@@ -189,13 +192,6 @@ class Engine:
             if checkpoint and checkpoint.due(ended=True):
                 checkpoint.save(given.known)
         return given.known[given.root]
-
-    @property
-    def all_threads(self) -> int:
-        """Threads of this process, or of all workers."""
-        if self.client is None:
-            return self.threads
-        return max(1, sum(worker["nthreads"] for worker in known_workers(self.client, self.timeout).values()))
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""
