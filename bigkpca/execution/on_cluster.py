@@ -140,7 +140,7 @@ class _Run:
             return within(self.timeout, lambda: self.client.gather(futures), "") if futures else []
         except IncompleteError:  # the worker that holds them does not answer
             raise self._stalled() from None
-        except (OSError, RuntimeError) as error:  # what Dask raises from a request of which the scheduler dies
+        except Exception as error:  # of a request of which the scheduler dies; an UnboundLocalError if Dask cancels it
             if self.client.status == "running":
                 raise
             raise self._gone() from error

@@ -150,8 +150,8 @@ def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("gathering", [False, True], ids=["in a task", "while it sends results"])
-def test_a_scheduler_that_is_killed_is_named(gathering, cluster, engine_of_two, monkeypatch):
+@pytest.mark.parametrize("when", ["in a task", "while it sends results", "before a request is cancelled"])
+def test_a_scheduler_that_is_killed_is_named(when, cluster, engine_of_two, monkeypatch):
     client, pid = engine_of_two.client, cluster.scheduler.pid
     client._timeout = 5  # seconds in which Dask looks for the scheduler again, 30 by default
 
@@ -164,12 +164,15 @@ def test_a_scheduler_that_is_killed_is_named(gathering, cluster, engine_of_two, 
 
     def killed_meanwhile(futures):
         os.kill(pid, signal.SIGKILL)
+        if when == "before a request is cancelled":
+            wait_until(lambda: client.status == "closed")
+            raise UnboundLocalError("result")  # as Dask does: `distributed.utils.sync` misses the cancellation
         return gather(futures)
 
-    if gathering:
+    if when != "in a task":
         monkeypatch.setattr(client, "gather", killed_meanwhile)
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
-        engine_of_two.each("x", named(double, 2) if gathering else named(kill_scheduler, 30, pid))
+        engine_of_two.each("x", named(kill_scheduler, 30, pid) if when == "in a task" else named(double, 2))
 
 
 @pytest.mark.long
