@@ -87,10 +87,9 @@ def show_model(facts: Mapping[str, Any], names: Iterable[str], **others: str) ->
     show_spectrum(facts)
 
 
-def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Print eigenvalues with their upper bounds and trust, one line for each of the first `rows` components and one for
-    all others, then the errors of the whole fit."""
-    certified, whole = facts["certificate"], _whole(facts)
+def show_spectrum(facts: Mapping[str, Any]) -> None:
+    """Print the first eigenvalues with their upper bounds and trust, all others in one line, and the errors."""
+    rows, certified, whole = 10, facts["certificate"], _whole(facts)
     trust, values, shares = certified["trust"], facts["eigenvalues"], facts["explained_variance_ratio"]
     columns = {
         "component": [str(number) for number, _ in enumerate(values[:rows], 1)],

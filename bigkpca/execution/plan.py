@@ -93,10 +93,7 @@ class Plan(ShowsSummary):
             "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
             "result": _megabytes(self.result_bytes),
         }
-        if self.device:
-            facts["device"] = self.device
-        if self.refused:
-            facts["refused"] = self.refused
+        facts |= {name: value for name in ("device", "refused") if (value := getattr(self, name))}
         return Summary("Plan", facts)
 
 
