@@ -29,19 +29,15 @@ _READ_BYTES = 2**16  # bytes of a file that are compared
 
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer."""
-    check_open(client)
+    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer, or if the
+    client was closed."""
+    if client.scheduler is None or client.status in ("closing", "closed"):
+        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {address_of(client)} does not answer: run the same command again when it does"
     found = within(min(timeout, _ANSWER_SECONDS), lambda: client.scheduler_info(n_workers=-1), late)
     if "workers" not in found:  # the scheduler is gone
         raise IncompleteError(late)
     return found["workers"]
-
-
-def check_open(client: Client) -> None:
-    """Raise IncompleteError if a client was closed."""
-    if client.scheduler is None or client.status in ("closing", "closed"):
-        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
 
 
 def address_of(client: Client) -> str:
