@@ -47,12 +47,6 @@ array_option = option(
 )
 
 
-timeout_option = option(
-    "--timeout",
-    metavar="TIME",
-    default=TIMEOUT_WRITTEN,
-    help="Stop if no block of rows finishes within this time, e.g. '30 min'.",
-)
 scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
@@ -69,17 +63,12 @@ workers_option = option(
 
 
 def running(command: Command) -> Command:
-    """Options for where a run works and how much memory a process may use.
-
-    They do not change results, except that memory can end the growth of a size (`tol`).
-    """
-    for each in (
-        array_option,
-        memory_option("Refuse to run if a process would need more, e.g. '2 GB'."),
-        timeout_option,
-        workers_option,
-        scheduler_option,
-    ):
+    """Options for where a run works and how much memory a process may use. They do not change results, except that
+    memory can end the growth of a size (`tol`)."""
+    text = "Stop if no block of rows finishes within this time, e.g. '30 min'."
+    timeout = option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=text)
+    memory = memory_option("Refuse to run if a process would need more, e.g. '2 GB'.")
+    for each in (array_option, memory, timeout, workers_option, scheduler_option):
         command = each(command)
     return common(command)
 

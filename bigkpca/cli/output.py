@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -86,29 +87,24 @@ def show_model(facts: Mapping[str, Any], names: Iterable[str], **others: str) ->
     show_spectrum(facts)
 
 
-def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
-    """Print eigenvalues with their upper bounds and trust, one line for each of the first `rows` components and one for
-    all others, then the errors of the whole fit."""
-    certified, shown = facts["certificate"], range(min(rows, len(facts["eigenvalues"])))
+def show_spectrum(facts: Mapping[str, Any]) -> None:
+    """Print the first eigenvalues with their upper bounds and trust, all others in one line, and the errors."""
+    rows, certified, whole = 10, facts["certificate"], _whole(facts)
     trust, values, shares = certified["trust"], facts["eigenvalues"], facts["explained_variance_ratio"]
     columns = {
-        "component": [str(number + 1) for number in shown],
-        "eigenvalue": [f"{values[number]:#.5g}" for number in shown],
+        "component": [str(number) for number, _ in enumerate(values[:rows], 1)],
+        "eigenvalue": [f"{value:#.5g}" for value in values[:rows]],
     }
-    if any(value is not None for value in certified["estimate"]) and not _whole(facts):
-        pairs = zip(certified["estimate"], certified["standard_error"], strict=True)
-        columns["exact (estimate)"] = ["" if value is None else plus_minus(value, error) for value, error in pairs][
-            :rows
-        ]
-    columns |= {
-        "share of variance": [f"{shares[number]:.2%}" for number in shown],
-        "cumulative": [f"{sum(shares[: number + 1]):.2%}" for number in shown],
-    }
+    if any(value is not None for value in certified["estimate"]) and not whole:
+        pairs = zip(certified["estimate"][:rows], certified["standard_error"][:rows], strict=True)
+        columns["exact (estimate)"] = ["" if value is None else plus_minus(value, error) for value, error in pairs]
+    columns["share of variance"] = [f"{share:.2%}" for share in shares[:rows]]
+    columns["cumulative"] = [f"{share:.2%}" for share in accumulate(shares[:rows])]
     if certified["confidence"]:
-        columns[f"at most, {certified['confidence']:.0%}"] = [
-            f"{at_most(value):#.5g}" for value in certified["upper"][:rows]
-        ]
+        limits = [f"{at_most(value):#.5g}" for value in certified["upper"][:rows]]
+        columns[f"at most, {certified['confidence']:.0%}"] = limits
     columns["trust"] = trust[:rows]
+    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
     if len(values) > rows:
         others = {
             "component": f"{rows + 1} to {len(values)}",
@@ -116,12 +112,16 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
             "cumulative": f"{sum(shares):.2%}",
             "trust": ", ".join(f"{trust[rows:].count(word)} {word}" for word in ("solid", "fair", "doubtful")),
         }
-        for title, cells in columns.items():
-            cells.append(others.get(title, ""))
-    lines = [tuple(columns), *zip(*columns.values(), strict=True)]
-    click.echo("\n".join(aligned(lines, [[*columns].index("trust")], "   ")))
+        lines.append(tuple(others.get(title, "") for title in columns))
+    click.echo("\n".join(aligned(lines, [len(columns) - 1], "   ")))
     _show_errors(facts)
-    click.echo(f"approximation: {_accuracy(facts)} (how well kernel PCA is known, not how useful it is)")
+    reliable = "exact"
+    if not whole:
+        known = len(trust) - trust.count("doubtful")
+        reliable = (
+            f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
+        )
+    click.echo(f"approximation: {reliable} (how well kernel PCA is known, not how useful it is)")
     click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
     if facts["captured"] is not None:
         show_captured(facts["captured"])
@@ -130,15 +130,6 @@ def show_spectrum(facts: Mapping[str, Any], rows: int = 10) -> None:
 def _whole(facts: Mapping[str, Any]) -> bool:
     """Whether the whole Gram matrix was solved."""
     return facts["method"] == "exact" and all(value is None for value in facts["certificate"]["residuals"])
-
-
-def _accuracy(facts: Mapping[str, Any]) -> str:
-    """How accurate the components are."""
-    if _whole(facts):
-        return "exact"
-    trust = tuple(facts["certificate"]["trust"])
-    known, shares = len(trust) - trust.count("doubtful"), np.array(facts["explained_variance_ratio"])
-    return f"{accuracy(trust, shares)[0]}, {known} of {len(trust)} components are solid or fair"
 
 
 _MOST_COLUMNS = 12

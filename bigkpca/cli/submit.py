@@ -41,11 +41,10 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
     One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
     All workers must see the paths.
     """
-    from bigkpca.execution import clusters
     from bigkpca.execution.submit import wait as awaited
 
     options = _options(words)
-    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
+    with _connected(scheduler) as client:
         name, _ = _submitted(client, words, options, name)
         if wait:
             sys.exit(awaited(client, name, partial(click.echo, err=True)))
@@ -63,10 +62,9 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
 @verbose_option
 def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:
     """List the commands submitted to a Dask cluster."""
-    from bigkpca.execution import clusters
     from bigkpca.execution import submit as submitting
 
-    with clusters.connect(_needed(scheduler), TIMEOUT) as client:
+    with _connected(scheduler) as client:
         if wait is not None:
             sys.exit(submitting.wait(client, wait, partial(click.echo, err=True)))
         found = submitting.jobs(client)
@@ -76,15 +74,12 @@ def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:
     elif not found:
         click.echo("no commands have been submitted to this cluster")
     else:
-        rows = [("name", "state", "exit", "command")]
-        rows += [
-            (each.name, each.state, "" if each.exit_code is None else str(each.exit_code), each.command)
-            for each in found
-        ]
-        for line, one in zip(aligned(rows, range(len(rows[0]))), (None, *found), strict=True):
-            click.echo(line)
-            if one is not None and one.message:
-                click.echo(f"    {one.message}")
+        codes = ["" if each.exit_code is None else str(each.exit_code) for each in found]
+        rows = [(each.name, each.state, code, each.command) for each, code in zip(found, codes, strict=True)]
+        title, *lines = aligned([("name", "state", "exit", "command"), *rows], range(4))
+        click.echo(title)
+        for line, each in zip(lines, found, strict=True):
+            click.echo(line + (f"\n    {each.message}" if each.message else ""))
 
 
 def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
@@ -114,14 +109,12 @@ def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = N
     IncompleteError
         There is no scheduler at this address.
     """
-    from bigkpca.execution import clusters
-
     words = [str(word) for word in words]
     try:
         options = _options(words)
     except click.ClickException as error:
         raise SpecError(error.format_message()) from error
-    return _submitted(clusters.connect(scheduler, TIMEOUT), words, options, name)[1]
+    return _submitted(_connected(scheduler), words, options, name)[1]
 
 
 def _submitted(
@@ -133,25 +126,22 @@ def _submitted(
     return name, submit(client, name, shlex.join(words), partial(_called, words[0]), options)
 
 
-def _needed(scheduler: str | None) -> str:
-    from bigkpca.execution.clusters import configured_scheduler
+def _connected(scheduler: str | None) -> Client:
+    """A client of the cluster at this address, or of the one in Dask's configuration."""
+    from bigkpca.execution.clusters import configured_scheduler, connect
 
     if scheduler is None and (scheduler := configured_scheduler()) is None:
         raise SpecError("give the address of the cluster: --scheduler tcp://10.0.0.1:8786")
-    return scheduler
-
-
-def _named(name: str) -> click.Command | None:
-    """A command that can be submitted; None if there is none."""
-    from bigkpca.cli import main
-
-    return None if name in ("submit", "jobs") else main.get_command(click.Context(main), name)
+    return connect(scheduler, TIMEOUT)
 
 
 def _options(words: Sequence[str]) -> dict[str, Any]:
     """The options of a command, with full paths, so that they mean the same on a worker. Raises click.UsageError."""
+    from bigkpca.cli import main
+
     name, *others = words or [""]
-    if (found := _named(name)) is None:
+    found = main.get_command(click.Context(main), name)
+    if found is None or name in ("submit", "jobs"):
         raise click.UsageError(f"No such command {name!r} to submit.")
     context = found.make_context(name, others)
     if context.params.get("scheduler") or context.params.get("workers"):
@@ -168,7 +158,9 @@ def _full(path: Any) -> Any:
 
 def _called(name: str, options: Mapping[str, Any]) -> tuple[int, str]:
     """Run a command on a worker: its exit code, and the reason of a failure."""
-    found = _named(name)
+    from bigkpca.cli import main
+
+    found = main.get_command(click.Context(main), name)
     assert found is not None
     try:
         with click.Context(found, info_name=name) as context:

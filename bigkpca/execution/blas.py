@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import scipy.linalg  # noqa: F401  # SciPy loads its own BLAS at its first use otherwise, and the limit would not hold
@@ -49,9 +49,8 @@ class _SingleThreadedBlas:
                 _set(_OF_PROCESS, self._before)
 
 
-def _set(libraries: Iterable[Any], numbers: Iterable[int] | None = None) -> list[int]:
+def _set(libraries: Sequence[Any], numbers: Sequence[int] | None = None) -> list[int]:
     """Set the number of threads of libraries, by default one. Returns the numbers that they had."""
-    libraries = list(libraries)
     before = [each.num_threads for each in libraries]
     for library, had, number in zip(libraries, before, numbers or [1] * len(libraries), strict=True):
         if had != number:

@@ -133,13 +133,11 @@ def check_address(address: str) -> None:
     if scheme in ("tls", "wss"):
         from distributed import Security
 
-        why: object = "none are set"
         try:
-            usable = Security().get_connection_args("client")["ssl_context"] is not None
+            if Security().get_connection_args("client")["ssl_context"] is None:
+                raise ValueError("none are set")
         except (OSError, ValueError) as error:
-            usable, why = False, error
-        if not usable:
-            raise SpecError(f"{address} needs certificates ({why}): {_TLS}")
+            raise SpecError(f"{address} needs certificates ({error}): {_TLS}") from error
 
 
 @contextmanager

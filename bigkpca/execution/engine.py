@@ -154,20 +154,23 @@ class Engine:
 
     def each(self, title: str, tasks: Sequence[Task]) -> list[Any]:
         """Results of all tasks, in their order."""
-        return self._computed(Pass(title, tasks, self.all_threads, adds=False)) if tasks else []
+        return self._computed(title, tasks, adds=False) if tasks else []
 
     def total(self, title: str, tasks: Sequence[Task], *given: Any) -> Any:
         """Sum of the results of all tasks, over a fixed binary tree: ((0+1)+(2+3))+((4+5)+...). `given` identifies its
         checkpoint, besides the rows."""
-        if self.checkpoint is None or some_take(tasks, Delayed):
-            return self._computed(Pass(title, tasks, self.all_threads, adds=True))
-        checkpoint = self.checkpoint(title, len(tasks), *given)
-        return self._computed(Pass(title, tasks, self.all_threads, adds=True, saved=checkpoint.saved()), checkpoint)
+        checkpoint = None
+        if self.checkpoint is not None and not some_take(tasks, Delayed):
+            checkpoint = self.checkpoint(title, len(tasks), *given)
+        return self._computed(title, tasks, checkpoint, adds=True)
 
-    def _computed(self, given: Pass, checkpoint: Any = None) -> Any:
-        """The sum of a pass, from what is known of it on."""
-        tasks = given.tasks
-        with shown_pass(self.progress, given.title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
+    def _computed(self, title: str, tasks: Sequence[Task], checkpoint: Any = None, *, adds: bool) -> Any:
+        """The sum of a pass, or the list of its results, from what a checkpoint saved of it on."""
+        threads = self.threads
+        if self.client is not None:  # those of all workers
+            threads = max(1, sum(each["nthreads"] for each in known_workers(self.client, self.timeout).values()))
+        given = Pass(title, tasks, threads, adds=adds, saved=checkpoint and checkpoint.saved())
+        with shown_pass(self.progress, title, sum(task.rows for task in tasks)) as advance, single_threaded_blas:
 
             def done(some: range) -> None:
                 if some:
@@ -189,13 +192,6 @@ class Engine:
             if checkpoint and checkpoint.due(ended=True):
                 checkpoint.save(given.known)
         return given.known[given.root]
-
-    @property
-    def all_threads(self) -> int:
-        """Threads of this process, or of all workers."""
-        if self.client is None:
-            return self.threads
-        return max(1, sum(worker["nthreads"] for worker in known_workers(self.client, self.timeout).values()))
 
     def core_types(self) -> list[str]:
         """The processor types for which BLAS computes where tasks run."""

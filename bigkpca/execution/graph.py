@@ -39,38 +39,14 @@ def is_part(node: Node, other: Node) -> bool:
     return node[0] <= other[0] and node[1] >> (other[0] - node[0]) == other[1]
 
 
+@dataclass(frozen=True)
 class Graph:
     """A Dask graph, whose keys begin with the name of the pass, as the dashboard shows it."""
 
-    def __init__(self, title: str) -> None:
-        self.dsk: dict[Key, Any] = {}
-        self.groups: dict[Key, range] = {}  # the numbers of the tasks of each group
-        self.results: dict[Key, Node] = {}  # which go to the driver
-        self.end: Key = None  # has no value, and depends on all results
-        self._title, self._token = title.lower(), uuid4().hex
-        self._shared: dict[int, Key] = {}  # by the identity of the value
-
-    def new(self, kind: str, function: Callable[..., Any], *arguments: Any) -> Key:
-        """The key of a new function call."""
-        name = "-".join(re.findall("[a-z]+", f"bigkpca {self._title} {kind}"))
-        key = (f"{name}-{self._token}", len(self.dsk))
-        self.dsk[key] = (function, *arguments)
-        return key
-
-    def joined(self, kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
-        """The key of a tree: neighbours become one, level by level, and the last of an odd number moves up."""
-        while len(parts) > 1:
-            pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-            parts = [self.new(kind, function, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        return parts[0]
-
-    def shared(self, value: Carried | Delayed) -> Key:
-        """The key of a value that tasks share, or take from a user's graph."""
-        if isinstance(value, Delayed):
-            return value.key
-        if id(value) not in self._shared:
-            self._shared[id(value)] = self.new("shared", partial(_itself, value))
-        return self._shared[id(value)]
+    dsk: dict[Key, Any]
+    groups: dict[Key, range]  # the numbers of the tasks of each group
+    results: dict[Key, Node]  # which go to the driver
+    end: Key  # has no value, and depends on all results; None if there is none
 
 
 class Pass:
@@ -110,8 +86,8 @@ class Pass:
                 level, number = node
                 beside = level, number ^ 1
                 if beside in self.known:
-                    halves = value, self.known[beside]
-                    value = added(*(halves if number < beside[1] else halves[::-1]))
+                    other = self.known[beside]
+                    value = added(other, value) if number % 2 else added(value, other)
                 elif self.span(beside):
                     break
                 node = level + 1, number // 2
@@ -120,40 +96,60 @@ class Pass:
 
     def missing(self) -> list[Node]:
         """The nodes of level `cut` of which nothing is known, and the parts of others."""
-        subtrees = range(-(-len(self.tasks) >> self.cut))
-        return [node for number in subtrees for node in self._unknown((self.cut, number))]
-
-    def _unknown(self, node: Node) -> list[Node]:
-        if not self.span(node) or any(is_part(node, known) for known in self.known):
-            return []
-        if not any(is_part(known, node) for known in self.known):
-            return [node]
-        level, number = node
-        return self._unknown((level - 1, 2 * number)) + self._unknown((level - 1, 2 * number + 1))
+        found, left = [], [(self.cut, number) for number in reversed(range(-(-len(self.tasks) >> self.cut)))]
+        while left:
+            level, number = node = left.pop()
+            if not self.span(node) or any(is_part(node, known) for known in self.known):
+                continue
+            if any(is_part(known, node) for known in self.known):
+                left += [(level - 1, 2 * number + 1), (level - 1, 2 * number)]
+            else:
+                found.append(node)
+        return found
 
     def graph(self, nodes: Sequence[Node], before: Callable[[], None], *, adding: bool) -> Graph:
         """The graph of some nodes of the tree. It calls `before` before each task and, if `adding`, adds nodes here."""
-        graph, asked = Graph(self.title), dict[Key, Delayed]()
+        dsk, groups, results = dict[Key, Any](), dict[Key, range](), dict[Key, Node]()
+        asked, keys, end = dict[Key, Delayed](), dict[int, Key](), None  # keys: of shared values, by their identity
+        name, token = "-".join(re.findall("[a-z]+", f"bigkpca {self.title.lower()}")), uuid4().hex
+
+        def new(kind: str, function: Callable[..., Any], *arguments: Any) -> Key:
+            key = (f"{name}{kind}-{token}", len(dsk))
+            dsk[key] = (function, *arguments)
+            return key
+
+        def joined(kind: str, function: Callable[..., Any], parts: list[Key]) -> Key:
+            """The key of a tree: neighbours become one, level by level, and the last of an odd number moves up."""
+            while len(parts) > 1:
+                pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+                parts = [new(kind, function, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+            return parts[0]
+
         for node in nodes:
             span = self.span(node)
             size = min(1 << self.level, len(span))
             parts = []
             for first in range(span.start, span.stop, size):
                 group = range(first, min(first + size, span.stop))
-                calls, values = _calls(self.tasks[group.start : group.stop])
-                asked |= {value.key: value for value in values if isinstance(value, Delayed)}
-                key = graph.new("", partial(run_group, before, self.adds, calls), list(map(graph.shared, values)))
-                graph.groups[key] = group
+                some, places = self.tasks[group.start : group.stop], dict[int, _Place]()
+                for value in [each for task in some for each in task.arguments if isinstance(each, Carried | Delayed)]:
+                    places.setdefault(id(value), _Place(len(places)))
+                    if isinstance(value, Delayed):
+                        asked[value.key], keys[id(value)] = value, value.key
+                    elif id(value) not in keys:
+                        keys[id(value)] = new("-shared", partial(_itself, value))
+                calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in some]
+                key = new("", partial(run_group, before, self.adds, calls), [keys[identity] for identity in places])
+                groups[key] = group
                 parts.append(key)
-            graph.results[graph.joined("sum", added, parts)] = node
+            results[joined("-sum", added, parts)] = node
         # Sums end in a tree, so that Dask computes subtrees in their order, and few of them wait for others.
         if nodes and (adding or self.adds):
             after = self.add if adding else _nothing
-            ends = [graph.new("end", partial(after, node), key) for key, node in graph.results.items()]
-            graph.end = graph.joined("end", _nothing, ends)
+            end = joined("-end", _nothing, [new("-end", partial(after, node), key) for key, node in results.items()])
         if asked:
-            graph.dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked.values()))))
-        return graph
+            dsk |= ensure_dict(HighLevelGraph.merge(*(each.dask for each in optimized(*asked.values()))))
+        return Graph(dsk, groups, results, end)
 
 
 def _itself(value: Carried) -> Carried:
@@ -163,19 +159,8 @@ def _itself(value: Carried) -> Carried:
 def _nothing(*_: Any) -> None: ...
 
 
-@dataclass(frozen=True)
-class _Argument:
+class _Place(int):
     """The position of a shared value, or of a node of a user's graph, among the values that a group receives."""
-
-    number: int
-
-
-def _calls(tasks: Sequence[Task]) -> tuple[list[tuple[Callable[..., Any], list[Any]]], list[Carried | Delayed]]:
-    """The calls of tasks, with `_Argument` in place of values that are nodes of the graph; and these values."""
-    values = {id(each): each for task in tasks for each in task.arguments if isinstance(each, Carried | Delayed)}
-    places = {identity: _Argument(number) for number, identity in enumerate(values)}
-    calls = [(task.function, [places.get(id(each), each) for each in task.arguments]) for task in tasks]
-    return calls, list(values.values())
 
 
 def run_group(
@@ -186,7 +171,7 @@ def run_group(
     def result(i: int) -> Any:
         before()
         function, arguments = calls[i]
-        found = run_function(function, [values[x.number] if isinstance(x, _Argument) else x for x in arguments])
+        found = run_function(function, [values[each] if isinstance(each, _Place) else each for each in arguments])
         return found if adds else [found]
 
     with single_threaded_blas:  # once for all tasks

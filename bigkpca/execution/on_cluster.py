@@ -20,7 +20,7 @@ from bigkpca.errors import IncompleteError
 from bigkpca.execution.graph import Graph, Key, Pass
 from bigkpca.execution.progress import within
 from bigkpca.execution.tasks import Placed, in_order, some_take
-from bigkpca.execution.workers import address_of, check_open, known_workers, look, on_workers
+from bigkpca.execution.workers import address_of, known_workers, look, on_workers
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -37,10 +37,8 @@ def on_cluster(
     """Add to a pass what is missing. `seen` is what each worker must see (`seen_at`); `done` receives the numbers of
     the tasks that ended. Raises the error of a task that fails again and again, and IncompleteError for one that kills
     every worker, if the scheduler is gone, and if nothing ends for `timeout` seconds."""
-    check_open(client)
-    gpu = some_take(given.tasks, Placed) and any(
-        "GPU" in worker["resources"] for worker in known_workers(client, timeout).values()
-    )
+    workers = known_workers(client, timeout) if some_take(given.tasks, Placed) else {}
+    gpu = any("GPU" in worker["resources"] for worker in workers.values())
     arguments = (argument for task in given.tasks for argument in task.arguments)
     held = sum(each.held_bytes for each in arguments if isinstance(each, ArrayRows | SparseRows))
     nodes = given.missing()
@@ -140,7 +138,7 @@ class _Run:
             return within(self.timeout, lambda: self.client.gather(futures), "") if futures else []
         except IncompleteError:  # the worker that holds them does not answer
             raise self._stalled() from None
-        except (OSError, RuntimeError) as error:  # what Dask raises from a request of which the scheduler dies
+        except Exception as error:  # of a request of which the scheduler dies; an UnboundLocalError if Dask cancels it
             if self.client.status == "running":
                 raise
             raise self._gone() from error

@@ -93,10 +93,7 @@ class Plan(ShowsSummary):
             "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
             "result": _megabytes(self.result_bytes),
         }
-        if self.device:
-            facts["device"] = self.device
-        if self.refused:
-            facts["refused"] = self.refused
+        facts |= {name: value for name in ("device", "refused") if (value := getattr(self, name))}
         return Summary("Plan", facts)
 
 
@@ -158,16 +155,6 @@ class _Map(NamedTuple):
     between: int = 0
 
 
-def _map(fit: ResolvedFit) -> _Map:
-    method, itemsize = fit.spec.method_value, fit.dtype.itemsize
-    return _Map(
-        fit.size,
-        method.map_bytes(fit.d, fit.size, itemsize),
-        itemsize,
-        _between(fit.kernel(1.0), landmarks=method.landmarks),
-    )
-
-
 def _map_of(model: Model) -> _Map:
     features = model.features
     nbytes = sum(array.nbytes for array in features.arrays().values())
@@ -180,6 +167,10 @@ def _between(kernel: Kernel, *, landmarks: bool) -> int:
         return 4 if isinstance(kernel, Polynomial) else 1  # spectra of a sketch, or angles
     in_place = isinstance(kernel, SimpleKernel) and (kernel.radial or kernel.towards is not None)
     return 0 if in_place else 2
+
+
+def _row(rows: Rows) -> int:
+    return rows.shape[1] * rows.dtype.itemsize
 
 
 def _reading(rows: Rows, tile: int, block: int) -> int:
@@ -231,114 +222,77 @@ def _planned(
     )
 
 
-def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = None) -> Plan:
-    """The cost of fitting `spec` to these rows; see `plan_resolved`."""
-    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads, device)
-
-
-def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
-    """The cost of a fit; with a tolerance, of the largest size that may be needed."""
-    if fit.spec.precomputed:
-        return _plan_precomputed(rows, fit, threads)
-    if fit.matrix_free:
-        return _plan_products(rows, fit, threads, device)
-    n, d, D, features, width, block = fit.n, fit.d, fit.size, _map(fit), _width(fit), _block_rows(rows, fit)
-    row, r, judged, kept = _row(rows), components(fit.spec, D), min(n, _JUDGED), _kept_rows(fit)
-    passes, passing = _passes(rows, fit, threads, device)
-    beside = features.nbytes + (2 * judged + kept) * row
-    array_bytes = max(_sample(rows, fit, threads), beside + max(passing, _solution(fit, threads)))
-    of_sums = 8 * D * (D + 2) if width is None else 0
-    result_bytes = features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (judged + kept) * row
-    plan = _planned(rows, D, block, array_bytes, result_bytes, passes, row * min(n, fit.sample * rows.grain))
-    return replace(plan, device=str(device)) if device and not fit.spec.exact else plan  # which is solved here
-
-
-def _plan_products(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> Plan:
-    """The cost of exact eigenpairs: an approximate fit, the rows in memory, and two products with their Gram matrix."""
-    n, d, r, start = fit.n, fit.d, components(fit.spec, fit.n), plan_resolved(rows, fit.start(), threads, device)
-    held, one, strip = n * d * fit.dtype.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, fit.dtype.itemsize)
-    working = max(4 * held + _making(fit), (_MATRIX_BLOCKS + threads) * one + threads * strip)
-    array_bytes = max(start.array_bytes, held + working)
-    result_bytes = held + 8 * n * (r + 1) + _kept_rows(fit) * _row(rows)
-    plan = _planned(rows, n, start.block_rows, array_bytes, result_bytes, start.passes + 2)
-    return replace(plan, bytes_read=start.bytes_read + 2 * n * _row(rows), device=start.device)
-
-
-def _row(rows: Rows) -> int:
-    return rows.shape[1] * rows.dtype.itemsize
-
-
-def _block_rows(rows: Rows, fit: ResolvedFit) -> int:
-    return min(fit.n, fit_block_rows(fit.n, rows.grain, fit.spec.block_rows))
-
-
-def _kept_rows(fit: ResolvedFit) -> int:
-    """Rows that a model keeps, for pre-images and for limits."""
-    return (fit.spec.preimage_rows(fit.sample) if fit.spec.keeps_sample else 0) + fit.spec.calibration_rows
-
-
-def _making(fit: ResolvedFit) -> int:
-    """The work space in which the decoder is made from sampled rows."""
-    if not fit.spec.reconstructs:
-        return 0
-    sampled = fit.spec.preimage_rows(fit.sample)
-    return fit.spec.preimage_value.making_bytes(sampled, fit.d, components(fit.spec, fit.size))
-
-
 def components(spec: FitSpec, D: int) -> int:
     return min(spec.n_components, D) if isinstance(spec.n_components, int) else D
 
 
-def _width(fit: ResolvedFit) -> int | None:
-    """Columns of the block that a randomized solver multiplies; None if D x D is held."""
-    return components(fit.spec, fit.size) + OVERSAMPLING if fit.randomized(fit.size) else None
+class _Fit:
+    """A fit of rows by some threads, and the numbers on which its cost depends."""
 
+    def __init__(self, rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> None:
+        spec, method = fit.spec, fit.spec.method_value
+        self.rows, self.fit, self.spec, self.threads, self.device = rows, fit, spec, threads, device
+        self.n, self.d, self.D, self.itemsize, self.row = fit.n, fit.d, fit.size, fit.dtype.itemsize, _row(rows)
+        self.r, self.judged = components(spec, fit.size), min(fit.n, _JUDGED)
+        self.block = min(fit.n, fit_block_rows(fit.n, rows.grain, spec.block_rows))
+        between = _between(fit.kernel(1.0), landmarks=method.landmarks)
+        self.features = _Map(self.D, method.map_bytes(self.d, self.D, self.itemsize), self.itemsize, between)
+        # Columns of the block that a randomized solver multiplies; None if D x D is held.
+        self.width = self.r + OVERSAMPLING if fit.randomized(self.D) else None
+        for_preimages = spec.preimage_rows(fit.sample)
+        self.kept = (for_preimages if spec.keeps_sample else 0) + spec.calibration_rows  # rows that the model keeps
+        # The work space in which the decoder is made from sampled rows.
+        self.making = spec.preimage_value.making_bytes(for_preimages, self.d, self.r) if spec.reconstructs else 0
+        self.drawn = (fit.sample + self.judged + spec.calibration_rows) * self.row
 
-def _sample(rows: Rows, fit: ResolvedFit, threads: int) -> int:
-    """The sample and the sets that are drawn with it, as they are read, or with what chooses from them."""
-    m, d, D, spec, itemsize = fit.sample, fit.d, fit.size, fit.spec, fit.dtype.itemsize
-    if fit.rule is not None:
-        choosing = fit.rule.working_bytes(m, d, D, itemsize)
-        if fit.most_axes:
-            choosing = max(choosing, subspace.working_bytes(m, d, fit.most_axes, itemsize))
-    else:
-        choosing = spec.method_value.working_bytes(m, d, D) + 24 * 1024 * D
-    choosing += m * d * itemsize * (1 + spec.scales) + threads * itemsize * 1024 * D
-    return max(sample_bytes(rows, fit, threads), _drawn(rows, fit) + choosing)
+    def reading(self) -> int:
+        """The sample while it is read, and distances of its pairs."""
+        scaled = self.fit.sample * self.d * self.itemsize * self.spec.scales
+        return 2 * self.drawn + scaled + self.threads * _reading(self.rows, 0, self.block)
 
+    def choosing(self) -> int:
+        """The sample and the sets that are drawn with it, with what chooses from them."""
+        m, d, D, fit, itemsize = self.fit.sample, self.d, self.D, self.fit, self.itemsize
+        if fit.rule is None:
+            found = self.spec.method_value.working_bytes(m, d, D) + 24 * 1024 * D
+        else:
+            found = fit.rule.working_bytes(m, d, D, itemsize)
+            if fit.most_axes:
+                found = max(found, subspace.working_bytes(m, d, fit.most_axes, itemsize))
+        return self.drawn + found + m * d * itemsize * (1 + self.spec.scales) + self.threads * itemsize * 1024 * D
 
-def _passes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None) -> tuple[int, int]:
-    """The number of passes, and what the largest needs: tiles of the threads, and sums."""
-    spec, d, block, row = fit.spec, fit.d, _block_rows(rows, fit), _row(rows)
-    passes, largest, blocks = int(spec.standardize), 0, ceil(fit.n / block)
-    maps = [] if spec.exact else [(_map(fit), _width(fit), 4 * fit.drawn * (row + 16))]
-    if spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
-        width = 512 + OVERSAMPLING if d > DENSE_MOST_FEATURES else None
-        maps.append((_Map(d, 0, fit.dtype.itemsize), width, fit.sample * row + (48 * d * d if width is None else 0)))
-    if fit.most_axes:
-        passes, axes = passes + 1, _Map(d, 0, fit.dtype.itemsize)
-        sums = _sums(axes, blocks, threads, subspace.LEADING)
-        largest = fit.sample * row + threads * _tile(rows, axes, block, device) + sums
-    for features, width, beside in maps:
-        passes += 1 if width is None else min(PASSES, ceil(features.D / width))
-        tiles = threads * _tile(rows, features, block, device)
-        largest = max(largest, beside + tiles + _sums(features, blocks, threads, width))
-    return passes, largest
+    def passes(self) -> tuple[int, int]:
+        """The number of passes, and what the largest needs: tiles of the threads, and sums."""
+        d, row, blocks, sample = self.d, self.row, ceil(self.n / self.block), self.fit.sample * self.row
+        axes = _Map(d, 0, self.itemsize)
+        drawn = 4 * min(self.n, self.fit.most_drawn) * (row + 16)
+        maps = [] if self.spec.exact else [(self.features, self.width, drawn)]
+        if self.spec.method_value.principal:  # axes of the columns, beside the sample and with their eigenproblem
+            width = 512 + OVERSAMPLING if d > DENSE_MOST_FEATURES else None
+            maps.append((axes, width, sample + (48 * d * d if width is None else 0)))
+        passes = int(self.spec.standardize) + sum(1 if w is None else min(PASSES, ceil(m.D / w)) for m, w, _ in maps)
+        if self.fit.most_axes:
+            passes += 1
+            maps.append((axes, subspace.LEADING, sample))
+        largest = 0
+        for features, width, beside in maps:
+            tiles = self.threads * _tile(self.rows, features, self.block, self.device)
+            largest = max(largest, beside + tiles + _sums(features, blocks, self.threads, width))
+        return passes, largest
 
-
-def _solution(fit: ResolvedFit, threads: int) -> int:
-    """The eigenproblem and what judges it: squares of the features, rows that are drawn and their kernels and features,
-    the landmarks in float64, and a tile of each thread."""
-    d, D, spec, itemsize = fit.d, fit.size, fit.spec, fit.dtype.itemsize
-    landmarks, judged, kept = spec.method_value.landmarks, min(fit.n, _JUDGED), _kept_rows(fit)
-    found = 8 * judged * (2 * d + judged) + kept * (d * itemsize + 8 * components(spec, D))
-    found += threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept)) + _making(fit)
-    if spec.exact:
-        return found + 5 * _map(fit).nbytes + _matrix(spec.n_components, D)
-    found += 8 * (5 if landmarks else 2) * d * D
-    if _width(fit) is None:
-        found += 8 * D * (judged + D * ((_SQUARES if landmarks else 6) + 2 * (not spec.center)))
-    return found
+    def solution(self) -> int:
+        """The eigenproblem and what judges it: squares of the features, rows that are drawn and their kernels and
+        features, the landmarks in float64, and a tile of each thread."""
+        d, D, judged, kept, itemsize = self.d, self.D, self.judged, self.kept, self.itemsize
+        found = 8 * judged * (2 * d + judged) + kept * (d * itemsize + 8 * self.r)
+        found += self.threads * itemsize * 1024 * (2 * d + 512 + 2 * D * bool(kept)) + self.making
+        if self.spec.exact:
+            return found + 5 * self.features.nbytes + _matrix(self.spec.n_components, D)
+        landmarks = self.spec.method_value.landmarks
+        found += 8 * (5 if landmarks else 2) * d * D
+        if self.width is None:
+            found += 8 * D * (judged + D * ((_SQUARES if landmarks else 6) + 2 * (not self.spec.center)))
+        return found
 
 
 def _matrix(wanted: Any, n: int) -> int:
@@ -346,18 +300,39 @@ def _matrix(wanted: Any, n: int) -> int:
     return (20 if isinstance(wanted, int) and wanted * 40 <= n else 32) * n * n
 
 
-def _plan_precomputed(rows: Rows, fit: ResolvedFit, threads: int) -> Plan:
-    """The cost of a precomputed matrix, which is held in float64. Raises SpecError if it is not square."""
-    n, itemsize, spec = fit.n, fit.dtype.itemsize, fit.spec
-    if n != fit.d:
-        raise SpecError(
-            f"{rows.where} has {n} rows and {fit.d} columns: kernel='precomputed' needs the square matrix of kernels "
-            "between all rows; if the rows are vectors, choose another kernel"
-        )
-    block = _block_rows(rows, fit)
-    reading = (8 + itemsize) * n * n + threads * _reading(rows, block, block)
-    array_bytes = max(reading, _matrix(spec.n_components, n))
-    return _planned(rows, n, block, array_bytes, 8 * n * (components(spec, n) + 2))
+def plan_fit(rows: Rows, spec: FitSpec, threads: int, device: Device | None = None) -> Plan:
+    """The cost of fitting `spec` to these rows; see `plan_resolved`."""
+    return plan_resolved(rows, resolve_shape(spec, *rows.shape, rows.dtype), threads, device)
+
+
+def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> Plan:
+    """The cost of a fit; with a tolerance, of the largest size that may be needed. Raises SpecError for a precomputed
+    matrix that is not square."""
+    of, n, d, D = _Fit(rows, fit, threads, device), fit.n, fit.d, fit.size
+    r, row, kept = of.r, of.row, of.kept
+    if fit.spec.precomputed:
+        if n != d:
+            raise SpecError(
+                f"{rows.where} has {n} rows and {d} columns: kernel='precomputed' needs the square matrix of kernels "
+                "between all rows; if the rows are vectors, choose another kernel"
+            )
+        reading = (8 + of.itemsize) * n * n + threads * _reading(rows, of.block, of.block)  # held in float64
+        array_bytes = max(reading, _matrix(fit.spec.n_components, n))
+        return _planned(rows, n, of.block, array_bytes, 8 * n * (r + 2))
+    if fit.matrix_free:  # an approximate fit, the rows in memory, and two products with their Gram matrix
+        start = plan_resolved(rows, fit.start(), threads, device)
+        held, one, strip = n * d * of.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, of.itemsize)
+        working = max(4 * held + of.making, (_MATRIX_BLOCKS + threads) * one + threads * strip)
+        array_bytes = max(start.array_bytes, held + working)
+        plan = _planned(rows, n, start.block_rows, array_bytes, held + 8 * n * (r + 1) + kept * row, start.passes + 2)
+        return replace(plan, bytes_read=start.bytes_read + 2 * n * row, device=start.device)
+    passes, passing = of.passes()
+    beside = of.features.nbytes + (2 * of.judged + kept) * row
+    array_bytes = max(of.reading(), of.choosing(), beside + max(passing, of.solution()))
+    of_sums = 8 * D * (D + 2) if of.width is None else 0
+    result_bytes = of.features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (of.judged + kept) * row
+    plan = _planned(rows, D, of.block, array_bytes, result_bytes, passes, row * min(n, fit.sample * rows.grain))
+    return replace(plan, device=str(device)) if device and not fit.spec.exact else plan  # which is solved here
 
 
 def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> int:
@@ -365,18 +340,13 @@ def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | No
     as many sums under way as in the process that adds them up. Nothing is chosen, solved or saved there."""
     if fit.spec.precomputed or fit.matrix_free:
         return in_worker(plan_resolved(rows, fit, threads, device).array_bytes)
-    passing = _map(fit).nbytes + _passes(rows, fit, threads, device)[1]
-    return in_worker(max(sample_bytes(rows, fit, threads), passing))
+    of = _Fit(rows, fit, threads, device)
+    return in_worker(max(of.reading(), of.features.nbytes + of.passes()[1]))
 
 
 def sample_bytes(rows: Rows, fit: ResolvedFit, threads: int) -> int:
     """Arrays of a process that reads the sample of a fit, and computes distances of its pairs."""
-    scaled = fit.sample * fit.d * fit.dtype.itemsize * fit.spec.scales
-    return 2 * _drawn(rows, fit) + scaled + threads * _reading(rows, 0, _block_rows(rows, fit))
-
-
-def _drawn(rows: Rows, fit: ResolvedFit) -> int:
-    return (fit.sample + min(fit.n, _JUDGED) + fit.spec.calibration_rows) * _row(rows)
+    return _Fit(rows, fit, threads).reading()
 
 
 def plan_transform(

@@ -60,13 +60,9 @@ def tile_scores_and_residuals(
     return scores, left.astype(scores.dtype)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
     """|φ(x) - φ^(x)|² of the rows of a block; `given` is the expansion of the model, made once for all blocks."""
-    X_tiles, most_rows = block_tiles(rows, block, model.features)
-    left = np.concatenate(list(model.residuals(X_tiles, most_rows, given))).astype(model.features.dtype)
-    check_overflow(left, named_rows(rows, block))
-    return left
+    return block_scores_and_residuals(rows, block, model, given)[1]
 
 
 def block_statistics(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:

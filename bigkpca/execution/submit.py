@@ -112,7 +112,7 @@ def _lines(client: Client, name: str) -> list[tuple[float, str]]:
 def _answer(ask: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return ask(*arguments)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, UnboundLocalError) as error:  # the last, if Dask closes the client during a request
         raise IncompleteError(
             f"the scheduler is gone ({error}), and with it all submitted commands: start one again, and submit the "
             "same command again"

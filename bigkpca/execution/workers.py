@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import product
 from os import getpid
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -28,19 +29,15 @@ _READ_BYTES = 2**16  # bytes of a file that are compared
 
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer."""
-    check_open(client)
+    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer, or if the
+    client was closed."""
+    if client.scheduler is None or client.status in ("closing", "closed"):
+        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
     late = f"the scheduler at {address_of(client)} does not answer: run the same command again when it does"
     found = within(min(timeout, _ANSWER_SECONDS), lambda: client.scheduler_info(n_workers=-1), late)
     if "workers" not in found:  # the scheduler is gone
         raise IncompleteError(late)
     return found["workers"]
-
-
-def check_open(client: Client) -> None:
-    """Raise IncompleteError if a client was closed."""
-    if client.scheduler is None or client.status in ("closing", "closed"):
-        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
 
 
 def address_of(client: Client) -> str:
@@ -86,24 +83,14 @@ def compare_workers(client: Client, timeout: float) -> None:
             ) from None
         asked.release()
     versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
-    here = versions["client"]["packages"]
-    _compare_versions(f"the scheduler at {address_of(client)}", versions["scheduler"]["packages"], here)
-    for address, found in sorted(versions["workers"].items()):
-        _compare_versions(f"worker {address}", found["packages"], here)
-    _compare_processors(client, timeout)
-    _compared.add(client)
-
-
-def _compare_versions(name: str, found: dict[str, str | None], here: dict[str, str | None]) -> None:
-    for package in ("python", *_SAME):
-        there, ours = found.get(package), str(here[package])
+    others = {f"the scheduler at {address_of(client)}": versions["scheduler"]}
+    others |= {f"worker {address}": each for address, each in sorted(versions["workers"].items())}
+    for (name, other), package in product(others.items(), ("python", *_SAME)):
+        there, ours = other["packages"].get(package), str(versions["client"]["packages"][package])
         telling = 2 if package == "python" else None  # 3.11 for Python 3.11.7, otherwise all parts
         if there is None or there.split(".")[:telling] != ours.split(".")[:telling]:
             what = f"no {package}" if there is None else f"{package} {there}"
             raise SpecError(f"{name} has {what}, but this process has {ours}: install the same version in both")
-
-
-def _compare_processors(client: Client, timeout: float) -> None:
     of_type: dict[str, list[str]] = {}
     for address, types in on_workers(client, timeout, blas_core_types).items():
         of_type.setdefault(" and ".join(types) or "unknown", []).append(address)
@@ -115,6 +102,7 @@ def _compare_processors(client: Client, timeout: float) -> None:
             "them with the same OPENBLAS_CORETYPE",
             UnlikeWorkersWarning,
         )
+    _compared.add(client)
 
 
 def seen_at(path: str) -> str:

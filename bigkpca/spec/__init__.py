@@ -77,11 +77,6 @@ class ResolvedFit:
             return 0
         return subspace.most_axes(self.n, min(self.sample, rule.most_rows(self.size)), self.d, self.size)
 
-    @property
-    def drawn(self) -> int:
-        """About the number of rows that a pass draws to judge the fit."""
-        return min(self.n, self.most_drawn)
-
     def changed(self, **fields: Any) -> ResolvedFit:
         """The fit of the same rows with other fields of the spec."""
         return resolve_shape(self.spec.model_copy(update=fields), self.n, self.d, self.stored)

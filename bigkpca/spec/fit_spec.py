@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -64,6 +64,8 @@ VARIED = (*MethodOptions.__annotations__, "random_state")
 """Fields in which approximations of one problem differ; the others define the problem."""
 
 
+# Fields whose values have options of their own, and the modules that read and write these as JSON.
+_DESCRIBED = {"kernel": kernels, "landmarks": landmarks, "method": methods, "preimage": preimages}
 _Count = Annotated[int, Field(ge=1)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -251,12 +253,6 @@ class FitSpec(BaseModel):
         """Whether the kernel length comes from the sample."""
         return self._open_distance is not None and isinstance(self.sigma, str) and self.gamma is None
 
-    def length(self, median: float | None) -> float:
-        """The kernel length, if it `needs_median`, from the median length of the sample."""
-        assert isinstance(self.sigma, str)
-        assert median is not None
-        return checks.times(self.sigma) * median
-
     @property
     def needs_variance(self) -> bool:
         """Whether the inverse width of the kernel comes from the variance of the sample."""
@@ -273,9 +269,11 @@ class FitSpec(BaseModel):
         if gamma is None and hasattr(cls, "gamma"):  # its own default
             del given["gamma"]
         if self._open_distance is not None:
-            length: Any = self.length(measured) if self.needs_median else self.sigma
+            length: Any = self.sigma
             if gamma is not None:
                 length = 1 / gamma if cls.distance == "cityblock" else np.sqrt(0.5 / gamma)
+            elif isinstance(length, str):
+                length = checks.times(length) * cast(float, measured)
             given["sigma"] = float(length)
         open_ones = {name: value for name, value in given.items() if name in wanted}
         return cls(**kernels.own_options(self.kernel), **open_ones)
@@ -322,15 +320,9 @@ class FitSpec(BaseModel):
         if not isinstance(values, Mapping):
             raise SpecError(f"the options of a fit must be a mapping, not {values!r:.80}")
         given = dict(values)
-        readers: dict[str, Callable[[Any], Any]] = {
-            "kernel": kernels.from_dict,
-            "landmarks": lambda described: landmarks.from_dict(described, own),
-            "method": methods.from_dict,
-            "preimage": preimages.from_dict,
-        }
-        for key, read in readers.items():
+        for key, module in _DESCRIBED.items():
             if isinstance(given.get(key), dict):
-                given[key] = read(given[key])
+                given[key] = module.from_dict(given[key], *([own] if key == "landmarks" else []))
         return cls.checked(**given)
 
     @classmethod
@@ -346,10 +338,7 @@ class FitSpec(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON-ready values, the same for equal specs."""
         values = dict(self)
-        writers: dict[str, Callable[[Any], Any]] = {
-            "kernel": lambda kernel: kernel.to_dict(),
-            "landmarks": landmarks.to_dict,
-            "method": methods.to_dict,
-            "preimage": preimages.to_dict,
-        }
-        return values | {key: write(values[key]) for key, write in writers.items() if not isinstance(values[key], str)}
+        for key, module in _DESCRIBED.items():
+            if not isinstance(value := values[key], str):
+                values[key] = value.to_dict() if key == "kernel" else module.to_dict(value)
+        return values

@@ -28,9 +28,9 @@ def parse_bytes(text: str | int) -> int:
     import dask.utils
 
     try:
-        if isinstance(text, str) and text.strip().replace(".", "").isdecimal():
+        if isinstance(text, str) and not re.search("[0-9].*[A-Za-z]", text):  # Dask takes numbers and units alone
             raise ValueError(text)
-        found = int(dask.utils.parse_bytes(_with_digit(text)))
+        found = int(dask.utils.parse_bytes(text))
     except (ValueError, OverflowError) as error:
         raise SpecError(f"{text!r} is not an amount of memory with its unit, such as '2 GB' or '500 MB'") from error
     if found <= 0:
@@ -43,8 +43,9 @@ def parse_seconds(text: str | float) -> float:
     import dask.utils
 
     try:
-        given = _with_digit(text)
-        written = re.sub(r"mins?$", "minutes", given.strip()) if isinstance(given, str) else given
+        if isinstance(text, str) and not re.search("[0-9]", text):  # Dask reads a unit alone as 1 of that unit
+            raise ValueError(text)
+        written = re.sub(r"mins?$", "minutes", text.strip()) if isinstance(text, str) else text
         seconds = float(dask.utils.parse_timedelta(written))
     except (KeyError, ValueError, OverflowError) as error:
         raise SpecError(f"{text!r} is not a time such as '90 s' or '10 min'") from error
@@ -61,10 +62,3 @@ def parse_share(share: str | float) -> float:
         if 0 < found < 1:
             return found
     raise SpecError(f"{share!r} is not a share of rows between 0 and 1, such as 0.01 or '1%'")
-
-
-def _with_digit(text: str | float) -> str | float:
-    """The same value. Raises ValueError for a unit without a number, which Dask would read as 1 of that unit."""
-    if isinstance(text, str) and not re.search("[0-9]", text):
-        raise ValueError(text)
-    return text

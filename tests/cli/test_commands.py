@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 
@@ -127,25 +128,17 @@ def test_options_reach_the_fit_and_info_tells_them(made, tmp_path):
     assert (shown.exit_code, facts_of("info", tmp_path / "n.zarr")["options"]["n_components"]) == (0, None)
 
 
-def test_plan_says_what_a_fit_costs(made):
-    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
-    facts = facts_of("plan", made.dataset, "--size", 200)
-    assert (facts["rows"], facts["passes"]) == (300, 1)
-
-
-ROUTES = {
-    "--method rff": ("rff", "fourier"),
-    "--method exact": ("exact", "kernel-rows"),
-    "--method rff-pca --n-directions 9": ("rff-pca", "principal-fourier"),
-    "--method rff --kernel poly --degree 2": ("rff", "tensor-sketch"),
-}
-
-
 @pytest.mark.parametrize(
-    "typed", [*ROUTES][:2] + [pytest.param(each, marks=pytest.mark.full) for each in [*ROUTES][2:]]
+    ("typed", "features"),
+    [
+        ("--method rff", "fourier"),
+        ("--method exact", "kernel-rows"),
+        pytest.param("--method rff-pca --n-directions 9", "principal-fourier", marks=pytest.mark.full),
+        pytest.param("--method rff --kernel poly --degree 2", "tensor-sketch", marks=pytest.mark.full),
+    ],
 )
-def test_every_method_can_be_typed(made, typed, tmp_path):
-    method, features = ROUTES[typed]
+def test_every_method_can_be_typed(made, typed, features, tmp_path):
+    method = typed.split()[1]
     options = (*typed.split(), "--components", 4, *(() if method == "exact" else ("--size", 40)))
     model, scores = tmp_path / "model.zarr", tmp_path / "scores.zarr"
     plan = facts_of("plan", made.rows, *options)
@@ -160,6 +153,27 @@ def test_every_method_can_be_typed(made, typed, tmp_path):
     assert run("transform", model, made.rows, scores, "-q").exit_code == 0
     squares = (zarr.open_array(f"{scores}/scores", mode="r")[:].astype(float) ** 2).sum(axis=0)
     np.testing.assert_allclose(squares, facts["eigenvalues"], rtol=0.02 if method == "rff-pca" else 1e-4)
+
+
+def test_typed_weights_reach_the_model_and_info_shows_them(tmp_path):
+    rows, weights = tmp_path / "t.zarr", ("--weight", "origin=4", "--weight", "late=0.5")
+    frame = pd.DataFrame(np.random.default_rng(4).normal(size=(90, 2)), columns=["day", "late"])
+    frame.assign(origin=np.resize(["A", "B"], 90)).to_csv(tmp_path / "t.csv", index=False)
+    bigkpca.ingest(tmp_path / "t.csv", rows, categorical="origin")
+    options = ("--standardize", *weights, "--components", 2, "--size", 20, "-q")
+    assert run("fit", rows, tmp_path / "m.zarr", *options).exit_code == 0
+    facts = facts_of("info", tmp_path / "m.zarr")
+    assert facts["options"]["column_weights"] == {"late": 0.5, "origin": 4.0}
+    assert re.search("^options .*column weights late 0.5, origin 4$", run("info", tmp_path / "m.zarr").stdout, re.M)
+    own = {"standardize": True, "column_weights": {"origin": 4, "late": 0.5}, "n_components": 2, "size": 20}
+    bigkpca.fit(rows, tmp_path / "p.zarr", **own)
+    assert facts["digest"] == bigkpca.info(str(tmp_path / "p.zarr"))["digest"]
+    assert run("plan", rows, *weights, "-q").exit_code == 0
+    found = bigkpca.sigma(rows, column_weights={"origin=A": 9})["median"].sigma  # a name can contain "="
+    assert run("sigma", rows, "--weight", "origin=A=9", "-q").stdout.split()[:2] == ["median", f"{found:.6g}"]
+    refused = run("fit", rows, tmp_path / "n.zarr", "--weight", "origni=2")
+    assert (refused.exit_code, (tmp_path / "n.zarr").exists()) == (2, False)
+    assert "a weight is given for 'origni', which is not a column of" in refused.stderr
 
 
 def test_landmarks_of_a_file(made, tmp_path, digits):
@@ -194,6 +208,14 @@ MISTAKES = [
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
     ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),
     ("plan DATA --memory 9MB", 4, "9 MB are allowed: even a size of 10 needs "),
+    (
+        "fit DATA m.zarr --weight origin",
+        2,
+        "--weight origin: give a column and its weight, 0 or more, e.g. --weight dis",
+    ),
+    ("fit DATA m.zarr --weight =3", 2, "--weight =3: give a column and its weight"),
+    ("fit DATA m.zarr --weight x=1 --weight x=much", 2, "--weight x=much: give a column and its weight"),
+    ("fit DATA m.zarr --weight x=-1", 2, "the weight of 'x' is -1.0: give a finite number, 0 or more"),
     ("plan DATA --memory 9MB --landmarks few.npy", 4, "give fewer than 2 landmarks, or allow more"),
     ("fti DATA m.zarr", 2, "No such command 'fti'. Did you mean 'fit'?"),
     ("ingest", 2, "Missing argument 'SRC...'."),
@@ -262,7 +284,10 @@ def test_demo_tells_the_whole_story_and_can_be_repeated(draws, tmp_path, monkeyp
         assert not draws or "Pre-images along component 1" in page.read_text("utf-8")
 
 
-def test_sigma_tells_what_it_found_and_evaluate_what_memory_it_needs(made):
+def test_plan_and_sigma_tell_what_they_found_and_evaluate_what_memory_it_needs(made):
+    assert re.search(r"peak bytes +\d+\.\d MB", run("plan", made.dataset, "--size", 200).stdout)
+    facts = facts_of("plan", made.dataset, "--size", 200)
+    assert (facts["rows"], facts["passes"]) == (300, 1)
     assert re.search(r"^median +\d+\.\d+ +± 0\.\d+$", run("sigma", made.dataset, "-q").stdout, re.M)
     lengths = facts_of("sigma", made.dataset)
     assert lengths["sigest_low"]["sigma"] < lengths["median"]["sigma"] < lengths["sigest_high"]["sigma"]

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,11 +28,8 @@ def within_limit():
 
 
 def in_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
-    thread.start()
-    thread.join(60)
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result(60)
 
 
 @needs_threads

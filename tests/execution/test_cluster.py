@@ -22,6 +22,7 @@ from bigkpca.execution import tasks, workers
 from bigkpca.execution.blas import blas_core_types
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
+from bigkpca.execution.options import RunOptions
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import seen_at
 from tests.helpers.commands import run_apart
@@ -73,14 +74,6 @@ def engine_of_two(cluster):
     with open_engine(cluster.address, timeout=60) as engine:
         engine.client.wait_for_workers(2, 60)
         yield engine
-
-
-def replaced(cluster, client, *within):
-    """Start another worker in place of the oldest one."""
-    cluster.start_worker(*within)
-    client.wait_for_workers(2, 60)
-    cluster.kill_worker(0)
-    cluster.wait_for_workers()
 
 
 # Workers and schedulers that hang or die
@@ -157,8 +150,8 @@ def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("gathering", [False, True], ids=["in a task", "while it sends results"])
-def test_a_scheduler_that_is_killed_is_named(gathering, cluster, engine_of_two, monkeypatch):
+@pytest.mark.parametrize("when", ["in a task", "while it sends results", "before a request is cancelled"])
+def test_a_scheduler_that_is_killed_is_named(when, cluster, engine_of_two, monkeypatch):
     client, pid = engine_of_two.client, cluster.scheduler.pid
     client._timeout = 5  # seconds in which Dask looks for the scheduler again, 30 by default
 
@@ -171,12 +164,15 @@ def test_a_scheduler_that_is_killed_is_named(gathering, cluster, engine_of_two, 
 
     def killed_meanwhile(futures):
         os.kill(pid, signal.SIGKILL)
+        if when == "before a request is cancelled":
+            wait_until(lambda: client.status == "closed")
+            raise UnboundLocalError("result")  # as Dask does: `distributed.utils.sync` misses the cancellation
         return gather(futures)
 
-    if gathering:
+    if when != "in a task":
         monkeypatch.setattr(client, "gather", killed_meanwhile)
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
-        engine_of_two.each("x", named(double, 2) if gathering else named(kill_scheduler, 30, pid))
+        engine_of_two.each("x", named(kill_scheduler, 30, pid) if when == "in a task" else named(double, 2))
 
 
 @pytest.mark.long
@@ -189,13 +185,10 @@ def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
 
 @pytest.mark.full
 def test_a_client_that_was_closed_is_named_and_the_error_of_a_task_is_its_own():
-    def lost_file(number):
-        raise FileNotFoundError("the task's own")
-
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         client = Client(cluster, set_as_default=False)
-        with pytest.raises(FileNotFoundError, match="the task's own"):
-            Engine(client=client).total("x", named(lost_file, 2))
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            Engine(client=client).total("x", [Task(open, ("nowhere",), 1)])
         client.close()
         with pytest.raises(IncompleteError, match="the Dask client is closed: open one again"):
             Engine(client=client).total("x", named(double, 5))
@@ -223,7 +216,27 @@ def test_a_cluster_that_starts_workers_only_for_tasks_is_waited_for():
             assert engine.total("x", named(double, 5)) == 20
 
 
-# Addresses and certificates
+# Options, addresses and certificates
+
+
+def test_what_cannot_be_read_is_refused_before_an_engine_is_opened():
+    for option, value, message in [
+        ("memory", "lots", "not an amount of memory"),
+        ("memory", -1, "must be positive"),
+        ("timeout", "soon", "not a time"),
+        ("device", "gpu 1", "device='gpu 1' is not the name of a device: use 'cuda' or 'cuda:1'"),
+        *(("device", value, f"device='{value}' is not the name of a device") for value in ("", 0)),
+    ]:
+        with pytest.raises(SpecError, match=message):
+            RunOptions(**{option: value})
+    for options, message in [
+        ({"scheduler": ""}, "'' is not the address of a Dask scheduler"),  # and is never taken for threads
+        ({"scheduler": "tcp://127.0.0.1:1", "workers": 1}, "not both"),
+    ]:
+        with pytest.raises(SpecError, match=message), RunOptions(**options).engine():
+            pass
+    with RunOptions().engine() as engine:
+        assert engine.client is None
 
 
 def certificates(folder):
@@ -272,12 +285,10 @@ def test_a_cluster_over_tls_runs_passes_for_certificates_of_its_authority_alone(
 
 @pytest.mark.full
 def test_workers_with_other_packages_are_refused_at_the_start_and_may_join_later(cluster, tmp_path):
-    for change, message in [
-        (BLOCKING, r"worker tcp://127.* has no bigkpca, but this process has [0-9.]+: install the same version in"),
-        (OTHER, r"worker tcp://127.* has bigkpca 0\.0\.7, but this process has [0-9.]+: install the same version in"),
-    ]:
+    for change, found in [(BLOCKING, "no bigkpca"), (OTHER, r"bigkpca 0\.0\.7")]:
         (tmp_path / "sitecustomize.py").write_text(change)
         cluster.start_worker(PYTHONPATH=str(tmp_path))
+        message = rf"worker tcp://127.* has {found}, but this process has [0-9.]+: install the same version in"
         refused(SpecError, message, cluster.address)
         cluster.kill_worker(0)
         cluster.wait_for_workers()
@@ -323,16 +334,24 @@ def test_a_worker_with_another_mount_is_named_whenever_it_joins(cluster, tmp_pat
     file = folder / "x.npy"
     file.write_bytes(b"rows")
     cluster.start_worker()
+
+    def replaced(*within):
+        """Start another worker in place of the oldest one."""
+        cluster.start_worker(*within)
+        engine.client.wait_for_workers(2, 60)
+        cluster.kill_worker(0)
+        cluster.wait_for_workers()
+
     with open_engine(cluster.address, timeout=60) as engine:
         engine.check_paths(str(file), None)
         assert engine.each("x", named(double, 4)) == [0, 2, 4, 6]
-        replaced(cluster, engine.client, hiding(folder))  # it would read zeros
+        replaced(hiding(folder))  # it would read zeros
         (late,) = engine.client.scheduler_info(n_workers=-1)["workers"]
         message = rf"worker {late} does not see {re.escape(str(file))}: workers read and write themselves"
         with pytest.raises(SpecError, match=message):
             engine.each("x", named(double, 4))
         file.write_bytes(b"others")
-        replaced(cluster, engine.client)
+        replaced()
         with pytest.raises(SpecError, match=rf"sees something else at {re.escape(str(file))} than this process"):
             engine.each("x", named(double, 4))
         engine.check_paths(str(file))
@@ -396,5 +415,3 @@ def test_processes_start_without_the_library_for_tls(monkeypatch):
 def test_a_current_client_is_used(two_processes):
     with two_processes.client.as_current(), open_engine() as engine:
         assert engine.client is two_processes.client
-    with open_engine() as engine:
-        assert engine.client is None

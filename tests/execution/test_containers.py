@@ -24,6 +24,7 @@ NAMES = list("abcdef")
 TIMES = pd.date_range("2020-01-01", periods=500, freq="h")
 VALUES = np.random.default_rng(0).normal(size=(500, 6))
 AS_FRAME = pd.DataFrame(VALUES, TIMES, NAMES)
+FRAME = dd.from_pandas(AS_FRAME, npartitions=4)
 
 
 def fresh():
@@ -37,14 +38,9 @@ def plain():
 
 
 @pytest.fixture(scope="module")
-def frame():
-    return dd.from_pandas(AS_FRAME, npartitions=4)
-
-
-@pytest.fixture(scope="module")
-def by_name(frame):
+def by_name():
     """Fitted to the frame."""
-    return fresh().fit(frame)
+    return fresh().fit(FRAME)
 
 
 def data_array(values):
@@ -52,12 +48,12 @@ def data_array(values):
     return xr.DataArray(values, dims=("time", "column"), coords=coords, attrs={"unit": "m"}, name="rows")
 
 
-def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(frame, by_name, plain):
+def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(by_name, plain):
     assert list(by_name.feature_names_in_) == NAMES
     assert by_name.n_features_in_ == 6
     assert_array_equal(by_name.transform(AS_FRAME), plain.transform(VALUES))
     with dask.config.set(scheduler=refuse):
-        scores, residual, clean = by_name.transform(frame), by_name.residual(frame), by_name.denoise(frame)
+        scores, residual, clean = by_name.transform(FRAME), by_name.residual(FRAME), by_name.denoise(FRAME)
         back = by_name.inverse_transform(scores)
         with pytest.raises(AssertionError, match="computed although lazy"):
             scores.compute()
@@ -68,7 +64,7 @@ def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(frame, by_name, 
         (back, NAMES, plain.inverse_transform(Y)),
     ):
         assert isinstance(found, dd.DataFrame)
-        assert found.divisions == frame.divisions
+        assert found.divisions == FRAME.divisions
         assert list(found.columns) == columns
         computed = found.compute()
         pd.testing.assert_index_equal(computed.index, TIMES, check_names=False)
@@ -76,34 +72,34 @@ def test_results_of_a_dask_frame_are_lazy_frames_with_its_index(frame, by_name, 
         assert_allclose(computed, expected, atol=1e-12 if found is scores else 1e-4)
     assert residual.name == "residual"
     assert_allclose(residual.compute(), plain.residual(VALUES), atol=1e-12)
-    assert by_name.score(frame) == pytest.approx(by_name.score(AS_FRAME))
+    assert by_name.score(FRAME) == pytest.approx(by_name.score(AS_FRAME))
     numbered = plain.inverse_transform(dd.from_pandas(pd.DataFrame(Y), npartitions=2))
     assert list(numbered.columns) == list(range(6))  # where no names were fitted
 
 
-def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_is_computed(frame, by_name):
+def test_frames_of_other_columns_or_without_numbers_are_refused_before_anything_is_computed(by_name):
     with dask.config.set(scheduler=refuse):
         for method in (by_name.transform, by_name.denoise, by_name.residual, by_name.score, by_name.partial_fit):
             with pytest.raises(ValueError, match="Feature names must be in the same order as they were in fit"):
-                method(frame[NAMES[::-1]])
+                method(FRAME[NAMES[::-1]])
         with pytest.raises(ValueError, match="yet now missing:\n- b"):
-            by_name.transform(frame[["a", "c"]])
+            by_name.transform(FRAME[["a", "c"]])
         with pytest.raises(SpecError, match="but the model has 3 components"):
-            by_name.inverse_transform(frame[["a", "c"]])
+            by_name.inverse_transform(FRAME[["a", "c"]])
     for other, message in [
-        (frame.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
-        (frame.assign(kind=frame["a"].astype("category")), "column 'kind' holds object values"),
-        (frame["a"], r"the dask dataframe is a Series, one column: .* pass a frame, as in df\[\['x'\]\]"),
-        (frame[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
+        (FRAME.assign(word="x"), r"column 'word' holds .* values: rows must be real numbers"),
+        (FRAME.assign(kind=FRAME["a"].astype("category")), "column 'kind' holds object values"),
+        (FRAME["a"], r"the dask dataframe is a Series, one column: .* pass a frame, as in df\[\['x'\]\]"),
+        (FRAME[[]], r"the dask dataframe is empty: shape \(1, 0\)"),
     ]:
         with pytest.raises(DataError, match=message):
             bigkpca.fit(other, "nowhere")
 
 
 @pytest.mark.full
-def test_fits_take_frames_in_parts_and_with_empty_partitions_and_forget_names(frame):
-    assert not hasattr(fresh().fit(frame).fit(da.from_array(VALUES, chunks=100)), "feature_names_in_")
-    kpca = fresh().partial_fit(frame.partitions[:2]).partial_fit(frame.partitions[2:])
+def test_fits_take_frames_in_parts_and_with_empty_partitions_and_forget_names():
+    assert not hasattr(fresh().fit(FRAME).fit(da.from_array(VALUES, chunks=100)), "feature_names_in_")
+    kpca = fresh().partial_fit(FRAME.partitions[:2]).partial_fit(FRAME.partitions[2:])
     assert kpca.model_.moments.count == 500
     kept = AS_FRAME.assign(kept=np.arange(500) >= 150)
     some = dd.from_pandas(kept, npartitions=7).query("kept")[NAMES]
@@ -222,7 +218,7 @@ def test_rows_and_columns_that_were_stacked_are_maps_again(lazy):
 
 
 @pytest.mark.parametrize("output", ["pandas", pytest.param("polars", marks=pytest.mark.full)])
-def test_frames_that_were_asked_for_are_made_of_what_is_in_memory_alone(output, frame, plain, tmp_path):
+def test_frames_that_were_asked_for_are_made_of_what_is_in_memory_alone(output, plain, tmp_path):
     kpca = fresh().set_output(transform=output).fit(AS_FRAME)
     for given in (AS_FRAME, pl.DataFrame(VALUES, schema=NAMES)):
         for found in (kpca.transform(given), fresh().set_output(transform=output).fit_transform(given)):
@@ -238,7 +234,7 @@ def test_frames_that_were_asked_for_are_made_of_what_is_in_memory_alone(output, 
     assert isinstance(kpca.transform(data_array(VALUES)), xr.DataArray)
     assert isinstance(kpca.transform(VALUES, tmp_path / "a.zarr"), zarr.Array)
     assert isinstance(kpca.transform(VALUES, out=tmp_path / "b.zarr"), zarr.Array)
-    assert isinstance(fresh().set_output(transform=output).fit_transform(frame), dd.DataFrame)
+    assert isinstance(fresh().set_output(transform=output).fit_transform(FRAME), dd.DataFrame)
 
 
 COLUMNS = 50

@@ -16,14 +16,13 @@ from dask.base import tokenize
 from distributed import get_worker
 from numpy.testing import assert_array_equal
 
-from bigkpca.data.blocks import split
 from bigkpca.data.devices import Device
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError, SpecError
 from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.plan import worker_bytes
-from bigkpca.execution.tasks import Placed, Task, block_tasks, some_take
+from bigkpca.execution.tasks import Placed, Task, some_take
 from bigkpca.spec import FitSpec, resolve
 from tests.execution.test_plan import rows
 from tests.helpers.dask_processes import DaskProcesses
@@ -143,15 +142,10 @@ importlib.util.find_spec = lambda name, *given: None if name == "array_api_stric
 """
 
 
-def where(rows, block, weights):
-    """The worker that computes a block."""
-    return {str(get_worker().address)}
-
-
 def worked(engine):
     """The workers that compute a pass."""
-    tasks = block_tasks(where, ArrayRows(X), split(len(X), 500), [engine.placed(OURS)])
-    return set().union(*engine.each("x", tasks))
+    tasks = [Task(lambda _: get_worker().address, (engine.placed(OURS),), 1)] * 40
+    return set(engine.each("x", tasks))
 
 
 @pytest.mark.full

@@ -33,32 +33,25 @@ def late_when_even(number):
     return Bracket(str(number))
 
 
-def test_sums_follow_a_tree_that_block_numbers_fix(engine):
-    for count, tree in {1: "0", 7: "(((0+1)+(2+3))+((4+5)+6))"}.items():
-        tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
-        assert engine.total("adding", tasks).text == tree
-
-
-def test_results_keep_the_order_of_tasks_and_progress_hears_of_every_row_once(engine):
-    recorder, tasks = Recorder(), [Task(late_when_even, (number,), 10) for number in range(6)]
-    engine = replace(engine, progress=recorder)
-    assert [result.text for result in engine.each("listing", tasks)] == list("012345")
-    wait_until(lambda: recorder.rows >= 60)  # events of a cluster may arrive a moment after its results
-    assert (recorder.started, recorder.rows, recorder.finished) == ([("listing", 60)], 60, 1)
-    assert engine.each("nothing", []) == []
-
-
 def fail_on_third(number):
     if number % 3 == 2:
         raise DataError(f"task {number} failed")
     return number
 
 
-def test_an_error_of_a_task_reaches_the_caller_as_itself(engine):
-    recorder = Recorder()
+def test_sums_follow_a_fixed_tree_results_keep_their_order_and_errors_are_those_of_tasks(engine):
+    for count, tree in {1: "0", 7: "(((0+1)+(2+3))+((4+5)+6))"}.items():
+        tasks = [Task(late_when_even, (number,), 1) for number in range(count)]
+        assert engine.total("adding", tasks).text == tree
+    recorder, failing = Recorder(), Recorder()
+    found = replace(engine, progress=recorder).each("listing", [Task(late_when_even, (i,), 10) for i in range(6)])
+    assert [result.text for result in found] == list("012345")
+    wait_until(lambda: recorder.rows >= 60)  # events of a cluster may arrive a moment after its results
+    assert (recorder.started, recorder.rows, recorder.finished) == ([("listing", 60)], 60, 1)
+    assert engine.each("nothing", []) == []
     with pytest.raises(DataError, match="task 2 failed"):
-        replace(engine, progress=recorder).each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)])
-    assert recorder.finished == 1
+        replace(engine, progress=failing).each("failing", [Task(fail_on_third, (number,), 1) for number in range(4)])
+    assert failing.finished == 1
 
 
 @pytest.mark.parametrize("of_results", [Engine.each, lambda *given: [Engine.total(*given)]], ids=["each", "total"])
@@ -76,9 +69,8 @@ def test_a_pass_keeps_no_result_in_memory(of_results):
 
 def test_workers_with_too_little_memory_are_refused(two_processes):
     two_processes.check_memory(lambda threads: threads)
-    with pytest.raises(
-        MemoryLimitError, match=r"worker t[cl][ps]://.* may use .* MB, but the plan needs 1000000000 MB"
-    ):
+    message = r"worker t[cl][ps]://.* may use .* MB, but the plan needs 1000000000 MB"
+    with pytest.raises(MemoryLimitError, match=message):
         two_processes.check_memory(lambda threads: 10**15)
     Engine(threads=2).check_memory(lambda threads: 10**15)  # threads have no limits of workers
 

@@ -1,6 +1,10 @@
 """Plans: what a run will cost, refused with both numbers where it does not fit."""
 
+import os
+import platform
 import resource
+import subprocess
+import sys
 from unittest import mock
 
 import numpy as np
@@ -45,11 +49,6 @@ def transform_bytes(n=10**6, threads=2, block_rows=None, size=100):
     return plan_transform(rows(n), model(size), block_rows, threads).array_bytes
 
 
-def array_bytes(data, threads=2):
-    """What a fit needs, for the search of a size."""
-    return lambda fit: plan_fit(data, fit.spec, threads).array_bytes
-
-
 def test_a_plan_says_what_will_be_read_and_done():
     plan = plan_fit(rows(600_000, 784), FitSpec.checked(size=1000, n_components=50), threads=2)
     assert (plan.rows, plan.columns, plan.size, plan.passes) == (600_000, 784, 1000, 2)
@@ -92,7 +91,8 @@ def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
 @given(limit=st.integers(0, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
 def test_the_suggested_size_fits(limit, n):
     data = rows(n)
-    size = largest_size_that_fits(resolve(FitSpec.checked(size=4000), data), limit, array_bytes(data))
+    fit = resolve(FitSpec.checked(size=4000), data)
+    size = largest_size_that_fits(fit, limit, lambda fit: plan_fit(data, fit.spec, 2).array_bytes)
     needed = {s: fit_bytes(n, size=s) for s in (10, size or 10)}
     if size is None:
         assert needed[10] > limit
@@ -156,3 +156,31 @@ def test_what_the_process_holds_and_what_its_allocator_keeps_are_planned(monkeyp
         monkeypatch.setattr(execution, "_set", [returned])  # which a process sets once, and for good
         peaks.append(in_process(10**9) - in_process(0))
     assert 10**9 < peaks[0] < peaks[1] < 1.5 * 10**9
+
+
+_CODE = """
+import numpy as np
+from bigkpca.execution import release_freed_memory
+
+def resident_mb():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+pieces = [np.ones(12_000) for _ in range(600)]  # 58 MB in pieces too small for a mapping of their own
+last = pieces.pop()  # above them: without `release_freed_memory`, those below stay resident
+del pieces
+resident = []
+for size in (0, 100, 1000):
+    release_freed_memory(size)
+    resident.append(resident_mb())
+print(*resident)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs the C library that keeps freed memory")
+def test_memory_below_what_is_in_use_returns_only_after_work_with_many_features():
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True, env=env)
+    before, few, many = map(float, done.stdout.split())
+    assert abs(few - before) < 1  # a page more or less is the interpreter's own
+    assert many < before - 30

@@ -58,6 +58,21 @@ WRONG_BY_THEMSELVES = [
     ({"solver": "fast"}, "solver='fast': Input should be 'auto', 'dense' or 'randomized'"),
     ({"preimage": "ridge:rigde=1"}, "unknown option of preimage 'ridge' 'rigde': did you mean 'ridge'"),
     ({"preimage": "ridge:ridge=much"}, "preimage='ridge:ridge=much': ridge cannot be 'much'"),
+    *(
+        ({"column_weights": wrong}, f"the weight of {name} is {value}: give a finite number, 0 or more")
+        for wrong, name, value in [
+            ({"delay": -1}, "'delay'", "-1"),
+            ({"delay": float("nan")}, "'delay'", "nan"),
+            ({"delay": "2"}, "'delay'", "'2'"),
+            ({"delay": True}, "'delay'", "True"),
+            ([True, False], "column 0", "True"),
+            ({"delay": [1, 2]}, "'delay'", r"\[1, 2\]"),
+            ([1, -0.5], "column 1", "-0.5"),
+        ]
+    ),
+    ({"column_weights": {1: 2}}, r"must be a mapping from names such as .* not \{1: 2\}"),
+    ({"column_weights": "delay"}, r"must be a mapping .* such as \{'distance': 2.5\}, or an array .* not 'delay'"),
+    ({"column_weights": [[1, 2]]}, r"must be a mapping from names such as .* not \[\[1, 2\]\]"),
 ]
 WRONG_TOGETHER = [
     ({"sigma": 1.0, "gamma": 1.0}, "both sigma and gamma are set: keep only one"),

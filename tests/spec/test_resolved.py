@@ -57,46 +57,39 @@ def rows_of(n, d, dtype="f4"):
     return ArrayRows(np.broadcast_to(np.zeros(1, dtype), (n, d)))
 
 
-def test_landmarks_are_centres_where_the_kernel_is_radial():
-    for options, rule in [
-        ({}, landmarks.KMeans()),
-        ({"kernel": "poly"}, landmarks.RPCholesky()),
-        ({"kernel": np.dot}, landmarks.RPCholesky()),
-        ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
-        ({"landmarks": landmarks.KMeans(9)}, landmarks.KMeans(9)),
-        ({"landmarks": "basic_patterns"}, landmarks.BasicPatterns()),
-        ({"method": "columns"}, landmarks.Uniform()),
-        ({"method": methods.Nystroem("thesis")}, landmarks.Uniform()),
-        ({"kernel": "sigmoid"}, landmarks.Uniform()),
-    ]:
+RULES = [
+    ({}, landmarks.KMeans()),
+    ({"kernel": "poly"}, landmarks.RPCholesky()),
+    ({"kernel": np.dot}, landmarks.RPCholesky()),
+    ({"kernel": "poly", "landmarks": "kmeans"}, landmarks.KMeans()),
+    ({"landmarks": landmarks.KMeans(9)}, landmarks.KMeans(9)),
+    ({"landmarks": "basic_patterns"}, landmarks.BasicPatterns()),
+    ({"method": "columns"}, landmarks.Uniform()),
+    ({"method": methods.Nystroem("thesis")}, landmarks.Uniform()),
+    ({"kernel": "sigmoid"}, landmarks.Uniform()),
+]
+SIZES = [
+    ({}, 10**6, 1000),
+    ({"n_components": 5}, 10**6, 500),
+    ({"n_components": 200}, 10**6, 2000),
+    ({"n_components": 3000}, 10**6, 3000),
+    ({"n_components": 0.9}, 10**6, 1000),
+    ({}, 70, 70),
+    ({"size": 64}, 10, 10),
+    ({"method": "exact", "size": 64}, 777, 777),
+    ({"method": "rff"}, 10**6, 2048),
+    ({"method": "rff-pca", "size": 64}, 10, 64),
+    ({"landmarks": [7, 3, 5]}, 10**6, 3),
+]
+DTYPES = [("u1", None, "f4"), ("f4", None, "f4"), ("f8", None, "f8"), ("g", None, "f8"), ("f8", "float32", "f4")]
+
+
+def test_rules_of_landmarks_numbers_of_features_and_dtypes_of_block_work():
+    for options, rule in RULES:
         assert resolve(FitSpec.checked(**options), rows_of(900, 3)).rule == rule, options
-
-
-def test_the_number_of_landmarks_or_random_features():
-    for options, n, count in [
-        ({}, 10**6, 1000),
-        ({"n_components": 5}, 10**6, 500),
-        ({"n_components": 200}, 10**6, 2000),
-        ({"n_components": 3000}, 10**6, 3000),
-        ({"n_components": 0.9}, 10**6, 1000),
-        ({}, 70, 70),
-        ({"size": 64}, 10, 10),
-        ({"method": "exact", "size": 64}, 777, 777),
-        ({"method": "rff"}, 10**6, 2048),
-        ({"method": "rff-pca", "size": 64}, 10, 64),
-        ({"landmarks": [7, 3, 5]}, 10**6, 3),
-    ]:
+    for options, n, count in SIZES:
         assert resolve(FitSpec.checked(**options), rows_of(n, 10)).size == count, (options, n)
-
-
-def test_the_dtype_of_block_work():
-    for data, asked, block in [
-        ("u1", None, "f4"),
-        ("f4", None, "f4"),
-        ("f8", None, "f8"),
-        ("g", None, "f8"),
-        ("f8", "float32", "f4"),
-    ]:
+    for data, asked, block in DTYPES:
         assert resolve(FitSpec.checked(dtype=asked), rows_of(9, 2, data)).dtype == np.dtype(block), (data, asked)
 
 

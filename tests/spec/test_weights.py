@@ -16,31 +16,11 @@ NAMES = ("distance", "origin=JFK", "origin=LGA", "delay")
 ROWS = ArrayRows(np.zeros((3, 4)), names=NAMES, one_hot=(OneHot("origin", 1, 3),), where="flights.zarr")
 
 
-def test_values_that_are_no_weights_are_refused_by_name_or_number():
-    for value, message in (
-        ({"delay": -1}, r"the weight of 'delay' is -1: give a finite number, 0 or more"),
-        ({"delay": float("nan")}, r"the weight of 'delay' is nan: give a finite number"),
-        ({"delay": "2"}, r"the weight of 'delay' is '2': give a finite number"),
-        ({"delay": True}, r"the weight of 'delay' is True: give a finite number"),
-        ([True, False], r"the weight of column 0 is True: give a finite number"),
-        ({"delay": [1, 2]}, r"the weight of 'delay' is \[1, 2\]: give a finite number"),
-        ([1, -0.5], r"the weight of column 1 is -0.5: give a finite number"),
-        ({1: 2}, r"must be a mapping from names such as .* not \{1: 2\}"),
-        ("delay", r"must be a mapping from names such as \{'distance': 2.5\}, or an array .* not 'delay'"),
-        ([[1, 2]], r"must be a mapping from names such as .* not \[\[1, 2\]\]"),
-    ):
-        with case(value), pytest.raises(SpecError, match=message):
-            FitSpec.checked(column_weights=value)
-
-
 def test_weights_are_recorded_in_one_form():
-    assert checked({"b": 2, "a": np.float32(0.5)}) == {"a": 0.5, "b": 2.0}
-    assert list(checked({"b": 2, "a": 1})) == ["a", "b"]
+    assert list(checked({"b": 2, "a": np.float32(0.5)}).items()) == [("a", 0.5), ("b", 2.0)]
     assert checked(pd.Series({"a": 2})) == {"a": 2.0}
-    assert checked(pd.Series([1, 2])) == (1.0, 2.0)
-    assert checked(np.array([1, 2])) == (1.0, 2.0)
-    assert checked({}) is None
-    assert checked(None) is None
+    assert checked(pd.Series([1, 2])) == checked(np.array([1, 2])) == (1.0, 2.0)
+    assert checked({}) is checked(None) is None
     for value in ({"a": 2}, [1, 2]):
         spec = FitSpec.checked(column_weights=value)
         assert FitSpec.from_dict(spec.to_dict(), None) == spec
