@@ -160,10 +160,8 @@ class ZarrRows(Rows):
         """See `Rows`. Of pinned rows that end within a chunk, the values in it count, and not its file."""
         if array_path(self.array) is None:
             return anonymous(self) | {"stamp": _stamp(self.array) or digest_of_rows(self, Block(0, 0, self.count))}
-        digest, last = (
-            hashlib.sha256(),
-            self.count // self._height if self.pinned and self.count % self._height else None,
-        )
+        digest = hashlib.sha256()
+        last = self.count // self._height if self.pinned and self.count % self._height else None
         for key, file in sorted((self.stored or {}).items()):
             if int(re.findall("[0-9]+", key)[-2]) != last:
                 digest.update(f"{key} {file.stamp}\n".encode())

@@ -181,7 +181,7 @@ def ingest(
         beside = {kind: name or before.get(kind.option) for kind, name in beside.items()}
     many = sources if isinstance(sources, list | tuple) else [sources]
     of_text = [column.name for column in (encoder.columns if encoder else ()) if column.kind in OF_TEXT]
-    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), labels)
+    reading = CsvOptions(csv or {}, (*options.categorical, text, *of_text), beside[LABELS])
     with ExitStack() as scratch:
         inputs = open_inputs(many, beside, reading, scratch, progress.note)
         request = {

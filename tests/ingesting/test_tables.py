@@ -81,7 +81,7 @@ def test_a_table_in_memory_becomes_numbers(name, tmp_path, monkeypatch):
         ("seats", "number", 0), ("origin", "category", 0), ("day", "date", 0), ("delay", "number", 5)
     ]  # fmt: skip
     assert ingest(FRAMES[name](), tmp_path / "o.zarr", **HOW).already_done
-    assert not ingest(FRAMES[name](), tmp_path / "o.zarr", **BESIDE, append=True).already_done
+    assert not ingest(FRAMES[name](), tmp_path / "o.zarr", append=True).already_done  # with y and w
     with pytest.warns(RepeatedRowsWarning, match="is not added again; to add equal rows"):
         assert ingest(FRAMES[name](), tmp_path / "o.zarr", **BESIDE, append=True).rows == 2 * ROWS
 
@@ -93,6 +93,14 @@ def test_a_file_becomes_the_numbers_of_its_table(suffix, tmp_path):
     found = made(tmp_path, path, **HOW)
     np.testing.assert_allclose(found["x"], EXPECTED, rtol=1e-12)
     assert found["names"] == NAMES
+
+
+def test_whole_labels_of_text_are_appended_from_their_column(tmp_path):
+    for name, labels in (("a.csv", [3, 1]), ("b.csv", [2, 2])):
+        pd.DataFrame({"n": [1.0, 2.5], "y": labels}).to_csv(tmp_path / name, index=False)
+    ingest(tmp_path / "a.csv", tmp_path / "o.zarr", labels="y")
+    found = stored(ingest(tmp_path / "b.csv", tmp_path / "o.zarr", append=True).path)
+    np.testing.assert_array_equal(found["y"], np.array([3, 1, 2, 2]), strict=True)
 
 
 def test_a_reader_is_read_once(tmp_path):

@@ -14,17 +14,41 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from bigkpca.data.stores.base import MOST_JSON_BYTES as MOST_JSON_BYTES
-from bigkpca.data.stores.base import NODE_FILES as NODE_FILES
-from bigkpca.data.stores.base import PARTIAL, SCHEMES, address
-from bigkpca.data.stores.base import AnyPath as AnyPath
-from bigkpca.data.stores.base import StoredFile as StoredFile
-from bigkpca.data.stores.base import is_url as is_url
-from bigkpca.data.stores.base import last_name as last_name
-from bigkpca.data.stores.base import parent as parent
-from bigkpca.data.stores.local import LocalDisk as LocalDisk
-from bigkpca.data.stores.objects import ObjectStore as ObjectStore
+from bigkpca.data.stores.base import (
+    MOST_JSON_BYTES,
+    NODE_FILES,
+    PARTIAL,
+    SCHEMES,
+    AnyPath,
+    StoredFile,
+    address,
+    is_url,
+    last_name,
+    parent,
+)
+from bigkpca.data.stores.local import LocalDisk
+from bigkpca.data.stores.objects import ObjectStore
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
+
+__all__ = [
+    "MOST_JSON_BYTES",
+    "NODE_FILES",
+    "AnyPath",
+    "LocalDisk",
+    "ObjectStore",
+    "StoredFile",
+    "absent",
+    "expanded",
+    "is_path",
+    "is_url",
+    "last_name",
+    "parent",
+    "parsed",
+    "read_json",
+    "read_small",
+    "store_of",
+    "write_json",
+]
 
 _LOCAL = LocalDisk()
 _MOST_NESTED = 200  # of JSON
