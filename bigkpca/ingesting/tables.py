@@ -101,9 +101,8 @@ def _batches_of(table: Table, part: Any, names: Sequence[str], step: int) -> Ite
                 continue
             values = batch.column(name)
             try:
-                if kind_of(values.type) != kind_of(kind) and not pa.types.is_null(
-                    values.type
-                ):  # 5 would be cast to True
+                same = kind_of(values.type) == kind_of(kind) or pa.types.is_null(values.type)
+                if not same:  # 5 would be cast to True
                     raise pa.ArrowInvalid("these types have different meanings")
                 columns.append(values.cast(kind))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
