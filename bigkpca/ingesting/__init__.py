@@ -407,25 +407,28 @@ class _Chunks:
     def __init__(self, place: Output, name: str, start: int) -> None:
         array = groups.open_array(f"{place.folder}/{name}")
         row_bytes = math.prod(array.shape[1:]) * array.dtype.itemsize
-        self._rows = array.chunks[0] * max(1, _HELD_BYTES // (array.chunks[0] * row_bytes))
-        self._place, self._name, self.stop, self._held = place, name, start, list[Array]()
+        rows = array.chunks[0] * max(1, _HELD_BYTES // (array.chunks[0] * row_bytes))
+        self._held = np.empty((rows, *array.shape[1:]), array.dtype)
+        self._place, self._name, self.stop, self._filled = place, name, start, 0
 
     def add(self, values: Array) -> None:
         """Add rows, and write full chunks."""
+        most = len(self._held)
         while len(values):
-            taken = values[: self._rows - self.stop % self._rows]
-            self._held.append(taken)
+            taken = values[: most - self.stop % most]
+            self._held[self._filled : self._filled + len(taken)] = taken
+            self._filled += len(taken)
             self.stop += len(taken)
             values = values[len(taken) :]
-            if self.stop % self._rows == 0:
+            if self.stop % most == 0:
                 self.flush()
 
     def flush(self) -> None:
         """Write the rows held."""
-        if self._held:
-            values = np.concatenate(self._held)
-            self._place.write(Block(0, self.stop - len(values), self.stop), {self._name: values})
-            self._held.clear()
+        if self._filled:
+            block = Block(0, self.stop - self._filled, self.stop)
+            self._place.write(block, {self._name: self._held[: self._filled]})
+            self._filled = 0
 
 
 def _codes(values: Array, categories: dict[str, int]) -> Array:
