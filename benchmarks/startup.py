@@ -31,9 +31,9 @@ _SIDES = {  # what is measured, and the most seconds that it should take
     "help": ("bigkpca --help", 0.15),
     "completion": ("completion of bigkpca fit --kernel", 0.3),
     "package": ("import bigkpca", 0.1),
-    "estimator": ("from bigkpca import KernelPCA, beyond the base of scikit-learn", 0.5),
+    "estimator": ("from bigkpca import KernelPCA, beyond the base of scikit-learn", 0.35),
     "peer": ("from sklearn.decomposition import KernelPCA, beyond the same", None),
-    "fit": ("bigkpca fit of the 1797 digits, the whole command", 2.0),
+    "fit": ("bigkpca fit of the 1797 digits, the whole command", 1.5),
 }
 
 
