@@ -11,7 +11,7 @@ from bigkpca.data.stores import AnyPath, store_of
 from bigkpca.errors import SpecError, unknown_name
 from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
-from bigkpca.storage.runs import ENDING, read_records
+from bigkpca.workflows.scheduled.records import ENDING, read_records
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

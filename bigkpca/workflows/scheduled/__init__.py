@@ -15,10 +15,10 @@ from bigkpca.execution.options import RunOptions
 from bigkpca.execution.progress import Progress, shown
 from bigkpca.spec.job import Job, read_job
 from bigkpca.storage.output import group_path
-from bigkpca.storage.runs import ENDING, append_record, read_records
 from bigkpca.workflows.scheduled import records
 from bigkpca.workflows.scheduled.finding import look
 from bigkpca.workflows.scheduled.night import Night, work
+from bigkpca.workflows.scheduled.records import ENDING, append_record, read_records
 
 
 def run(
