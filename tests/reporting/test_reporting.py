@@ -32,7 +32,7 @@ def test_the_page_states_what_was_fitted_and_how_good_it_is(place, page):
     assert (facts["landmarks"], facts["components"], facts["pre-images"]) == ("60", "8", "fixed-point")
     assert "median distance" in facts["chosen: sigma"]
     assert facts["approximation"].startswith("accurate; components: ")
-    assert re.fullmatch(r"at most \d+\.\d\d% of the variance \(proven\)", facts["out of reach"])
+    assert re.fullmatch(r"at most \d+\.\d\d% of the variance \(proven\)", facts["unexplained by the landmarks"])
     assert re.fullmatch(
         r"\d\d\.\d% of the variance; by the .* at least \d\d\.\d% \(proven\)", facts["captured in feature space"]
     )
