@@ -34,7 +34,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.plots import comparison
 from bigkpca.plots.style import INSTALL, installed
-from bigkpca.reporting.drawing import figure_of, svg_of
+from bigkpca.reporting.svg import figure_of, svg_of
 from bigkpca.spec import EXACT_MOST_ROWS, VARIED, FitSpec, ProblemOptions, resolve
 from bigkpca.spec.units import SEEDS
 from bigkpca.storage import output

@@ -47,7 +47,7 @@ FAULTS = [
     Fault(
         "bigkpca/numerics/judge.py", "upper_mean(s, 1 -", "upper_mean(s, 1.6 -", "the bound fails in two of three fits"
     ),
-    Fault("bigkpca/numerics/drawing.py", "(draw.seed, DRAWN, self._at,", "(draw.seed, DRAWN, 0,", "equal tiles"),
+    Fault("bigkpca/numerics/drawn_rows.py", "(draw.seed, DRAWN, self._at,", "(draw.seed, DRAWN, 0,", "equal tiles"),
     Fault("bigkpca/numerics/precision.py", "np.sqrt(np.cumsum(slack.of_values(A) ** 2))", "0.0", "errors of values"),
     Fault("bigkpca/numerics/moments.py", "length * rounding.errors", "rounding.errors", "of one row, not all"),
     Fault("bigkpca/fitting/certify.py", "bounds.upper[-1])) + missed.most", "bounds.upper[-1]))", "nothing is missed"),

@@ -119,7 +119,7 @@ def test_fits_and_passes_give_the_same_bytes(fit, X, stored, place):
 
 @pytest.mark.parametrize("given", ["exact", "precomputed"])
 def test_matrices_that_are_not_held_give_the_same_bytes(given, X, stored, place, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.EXACT_MOST_ROWS", 100)
+    monkeypatch.setattr("bigkpca.spec.resolved.EXACT_MOST_ROWS", 100)
     one, other = (everything(given, X, stored, engine) for engine in (Engine(threads=1), place))
     assert one == other
 

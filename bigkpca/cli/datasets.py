@@ -9,7 +9,7 @@ import click
 
 from bigkpca.cli.command import command, option, verbose_option
 from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option
-from bigkpca.cli.output import SPECTRUM, show, show_columns, show_model
+from bigkpca.cli.printing import SPECTRUM, show, show_columns, show_model
 from bigkpca.execution.progress import ShownProgress
 
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from bigkpca.cli.command import command
 from bigkpca.cli.options import PATH, common
-from bigkpca.cli.output import show_spectrum
+from bigkpca.cli.printing import show_spectrum
 from bigkpca.data.stores import store_of
 from bigkpca.errors import Array
 from bigkpca.execution.progress import ShownProgress

@@ -19,7 +19,7 @@ from bigkpca.cli.options import (
     running,
     spec_options,
 )
-from bigkpca.cli.output import show, show_model
+from bigkpca.cli.printing import show, show_model
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.progress import ShownProgress
 

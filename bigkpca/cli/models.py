@@ -20,7 +20,7 @@ from bigkpca.cli.options import (
     running,
     whole_numbers,
 )
-from bigkpca.cli.output import show, show_captured, show_flagged, show_model
+from bigkpca.cli.printing import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec.units import SAMPLED_ROWS

@@ -1,4 +1,7 @@
-"""Options that several commands share, and their values."""
+"""Options that several commands share, and their values.
+
+Those of a fit are the fields of `FitSpec` in `spec/fit_spec.py`, with their defaults and help.
+"""
 
 from __future__ import annotations
 

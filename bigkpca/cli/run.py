@@ -11,7 +11,7 @@ import click
 
 from bigkpca.cli.command import JSON_LINES, command
 from bigkpca.cli.options import PATH, common, json_option, memory_option, scheduler_option, workers_option
-from bigkpca.cli.output import aligned, show
+from bigkpca.cli.printing import aligned, show
 from bigkpca.execution.progress import ShownProgress
 
 

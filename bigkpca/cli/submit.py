@@ -16,7 +16,7 @@ import click
 
 from bigkpca.cli.command import command, option, outcome, verbose_option
 from bigkpca.cli.options import PATH, json_option, scheduler_option
-from bigkpca.cli.output import aligned
+from bigkpca.cli.printing import aligned
 from bigkpca.data.stores import store_of
 from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.spec.units import TIMEOUT

@@ -1,4 +1,4 @@
-"""Passes over all rows: moments, sums of regressions, draws of rows, products with the Gram matrix."""
+"""Passes over all rows: sums of features, draws of rows, products with the Gram matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bigkpca.execution import release_freed_memory
 from bigkpca.execution.engine import Engine, KeptFeatures, block_tiles, fit_blocks, sum_by_block, tile_height
 from bigkpca.execution.tasks import Carried, Task, block_tasks, named_rows
 from bigkpca.numerics.array_api import moved, on_host
-from bigkpca.numerics.drawing import Draw, DrawnRows, Sampler
+from bigkpca.numerics.drawn_rows import Draw, DrawnRows, Sampler
 from bigkpca.numerics.features import Columns, FeatureMap
 from bigkpca.numerics.linalg import aligned
 from bigkpca.numerics.moments import ColumnMoments, Rounding, ShiftedSums, column_moments, shifted_sums, weighted_tiles

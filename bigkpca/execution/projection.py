@@ -66,7 +66,7 @@ def block_residuals(rows: Rows, block: Block, model: Model, given: Expansion) ->
 
 
 def block_statistics(rows: Rows, block: Block, model: Model, given: Expansion) -> Array:
-    """How unusual the rows of a block are, (rows of the block, 3), float64: see `outliers.statistics`."""
+    """How unusual the rows of a block are, (rows of the block, 3), float64: see `Calibration.statistics`."""
     assert model.calibration is not None
     return model.calibration.statistics(*block_scores_and_residuals(rows, block, model, given)).T
 

@@ -10,7 +10,7 @@ import numpy as np
 from bigkpca.errors import Array, DataError
 from bigkpca.numerics import judge, precision
 from bigkpca.numerics.certificate import CONFIDENCE, Certificate
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import ALGEBRA, rank_tolerance, rounding_of_eigenvalues

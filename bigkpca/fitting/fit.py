@@ -70,7 +70,7 @@ def fit_rows(
     with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # an error names columns that overflow
         sample = draw_sample(rows, first, engine, set_aside)
         columns = scaled_columns(sample, first, engine)
-    model, span = _solved(sample, columns, first, engine, limit)
+    model, span = _grown(sample, columns, first, engine, limit)
     provenance |= devices_recorded(engine.devices or [CPU])
     model = replace(model, provenance={**provenance, **model.provenance})
     decoder_rows = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
@@ -110,7 +110,7 @@ def _tried(fit: ResolvedFit) -> list[ResolvedFit]:
     return [fit.at(size) for size in (*(size for size in doubled if size < fit.size), fit.size)]
 
 
-def _solved(
+def _grown(
     sample: Sample, columns: Columns, fit: ResolvedFit, engine: Engine, limit: int | None
 ) -> tuple[Model, Span | None]:
     """The model of the first size that meets the tolerance, or else of the largest that memory allows, and the span of

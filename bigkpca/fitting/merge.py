@@ -25,7 +25,7 @@ from bigkpca.fitting.sample import NO_ROWS, drawn_numbers, weights_of
 from bigkpca.fitting.solve import draw_of, rounding_of, solve, span_basis
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.calibration import Calibration
-from bigkpca.numerics.drawing import DrawnRows, Measure
+from bigkpca.numerics.drawn_rows import DrawnRows, Measure
 from bigkpca.numerics.features import has_landmarks
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.model import Model, Provenance

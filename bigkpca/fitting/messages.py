@@ -26,7 +26,7 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import rank_tolerance
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec, ResolvedFit
-from bigkpca.spec.weights import OPTION
+from bigkpca.spec.column_weights import OPTION
 
 _NOTICEABLY_NEGATIVE = -1e-8  # rounding alone gives eigenvalues of about -1e-15 of the largest
 _MOSTLY_UNEXPLAINED = 0.5

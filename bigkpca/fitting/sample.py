@@ -17,7 +17,7 @@ from bigkpca.numerics.features import Columns
 from bigkpca.numerics.moments import ColumnMoments, represented
 from bigkpca.numerics.random_streams import FEW, PAIRS, SAMPLE, random_stream
 from bigkpca.spec import FitSpec, ResolvedFit
-from bigkpca.spec.weights import OPTION
+from bigkpca.spec.column_weights import OPTION
 
 PROBE_ROWS = 1024
 NO_ROWS = np.empty(0, np.intp)

@@ -18,7 +18,7 @@ from bigkpca.fitting.memory_limits import check_fits
 from bigkpca.fitting.sample import Sample
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.drawing import Draw, Measure, least_threshold, quarter
+from bigkpca.numerics.drawn_rows import Draw, Measure, least_threshold, quarter
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.linalg import rank_tolerance

@@ -2,6 +2,9 @@
 
 files -> checked pieces of at most 4 MB -> whole chunks -> sync -> the manifest, which publishes them
 
+`arrays` and `tables` read the formats, `sources` opens and checks what the user passes, and `encoder` makes numbers of
+the columns of tables.
+
 A dataset appears at its path when it is complete, and readers use as many rows as its manifest names. So after a crash
 the previous state is still intact, and rerunning the command finishes the work.
 """

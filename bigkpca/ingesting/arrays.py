@@ -38,7 +38,7 @@ _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 @dataclass(frozen=True)
-class Stored:
+class ArrayHeader:
     """An array in a file: its shape and dtype, the bytes of the header before its values, and their order."""
 
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class ArrayFile:
     """The arrays of a file, by name; that of a file with one array has the name "". opened: an array as a stream."""
 
     path: Path
-    arrays: Mapping[str, Stored]
+    arrays: Mapping[str, ArrayHeader]
     opened: Callable[[str], AbstractContextManager[IO[bytes]]]
 
     @property
@@ -182,9 +182,9 @@ def _parts(X: Array, rows: int) -> Iterator[Array]:
     return (np.ascontiguousarray(X[start : start + rows]) for start in range(0, len(X), rows))
 
 
-def _npy_array(file: IO[bytes], where: str) -> Stored:
+def _npy_array(file: IO[bytes], where: str) -> ArrayHeader:
     shape, by_columns, dtype = read_npy_header(file, where)
-    return Stored(shape, dtype, file.tell(), by_columns and len(shape) > 1)
+    return ArrayHeader(shape, dtype, file.tell(), by_columns and len(shape) > 1)
 
 
 def npy(path: Path) -> ArrayFile:
@@ -216,7 +216,7 @@ def idx(path: Path) -> ArrayFile:
     with unpacked(path) as file:
         head = file.read(4)
         lengths = struct.unpack(f">{head[3]}I", file.read(4 * head[3]))
-        stored = Stored(lengths, np.dtype(_IDX_TYPES[head[2]]), file.tell())
+        stored = ArrayHeader(lengths, np.dtype(_IDX_TYPES[head[2]]), file.tell())
     return ArrayFile(path, {"": stored}, lambda _: unpacked(path))
 
 

@@ -6,7 +6,8 @@ For landmarks of a positive semidefinite kernel E = K - K^ is positive semidefin
 
 lower bounds of eigenvalues and the share of the variance that is missed are proven, from sums over all rows; |E| is
 bounded with 95 % confidence, from rows that were drawn in the pass. Estimates and the cosines of components come from
-the same rows, for every method. Source: `docs/numerics.md`, section 14.
+the same rows, for every method: `fitting/certify.py` computes them by `numerics/judge.py`. Source: `docs/numerics.md`,
+section 14.
 """
 
 from __future__ import annotations

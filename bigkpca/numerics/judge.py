@@ -16,7 +16,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.certificate import CONFIDENCE
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import eigh_descending, in_parts, norm_of_symmetric

@@ -14,7 +14,7 @@ from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.calibration import Calibration
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.display import ShowsSummary, Summary, counted
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.eigenpairs import Projection, Solution
 from bigkpca.numerics.features import FeatureMap, Place, has_landmarks
 from bigkpca.numerics.linalg import all_aligned

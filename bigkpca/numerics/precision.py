@@ -22,7 +22,7 @@ import numpy as np
 from bigkpca.errors import Array
 from bigkpca.numerics.array_api import inner_products, moved, on_host, rows_of
 from bigkpca.numerics.display import brief
-from bigkpca.numerics.drawing import quarter
+from bigkpca.numerics.drawn_rows import quarter
 from bigkpca.numerics.features import FeatureMap, KernelRows, has_landmarks
 from bigkpca.numerics.kernels import Kernel, squared_norms
 from bigkpca.numerics.linalg import eigh_descending, in_parts, product

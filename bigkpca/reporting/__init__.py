@@ -21,8 +21,8 @@ from bigkpca.plots.models import picture_shape
 from bigkpca.plots.rows import draw_scores, rows_of, shown_scores, values_of_rows
 from bigkpca.plots.runs import runs_with_drift
 from bigkpca.plots.style import INSTALL, installed
-from bigkpca.reporting.drawing import VARIABLES, figure_of, svg_of
 from bigkpca.reporting.page import MARK, facts_of, render
+from bigkpca.reporting.svg import VARIABLES, figure_of, svg_of
 from bigkpca.storage import output
 from bigkpca.storage.models import AnyModel, model_digest, model_of
 from bigkpca.workflows.flags import flagged_rows

@@ -141,7 +141,9 @@ def _accuracy(model: Model) -> dict[str, str]:
         found["unexplained by the landmarks"] = f"at most {share_at_most(known.unexplained)} of the variance (proven)"
     if known.confidence and not whole_gram(model):
         missed = at_most(known.missed[0] * model.solution.eigenvalues[0])
-        found["missed by the landmarks"] = f"no component with an eigenvalue above {missed:.5g} ({known.confidence:.0%} confidence)"
+        found["missed by the landmarks"] = (
+            f"no component with an eigenvalue above {missed:.5g} ({known.confidence:.0%} confidence)"
+        )
     found["captured in feature space"] = f"{shares.sum():.1%} of the variance"
     if known.proven:
         least = share_at_least(float(known.lower.sum()) / model.solution.total_variance, 1)

@@ -16,7 +16,7 @@ from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.kernels import Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages import FixedPoint, Preimage
-from bigkpca.spec import weights
+from bigkpca.spec import column_weights
 
 
 def components(value: Any) -> Any:
@@ -137,7 +137,7 @@ def conflicts(spec: Any) -> Iterator[str]:
         yield clash.message
     kernel = spec.kernel_value(1, 1.0)
     if spec.column_weights and not (kernel.on_vectors or spec.precomputed):
-        yield f"{weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
+        yield f"{column_weights.OPTION} does not work with {kernel}, whose columns are characters: leave it out"
     spec.method_value.check(kernel, None if spec.size == "auto" else spec.size)
     preimage = spec.preimage_value
     if preimage != FixedPoint():  # the default; a kernel that has none raises an error only when rows are requested
@@ -205,7 +205,7 @@ def _method_fits(spec: Any) -> Iterator[str]:
     method, own = spec.method_value, spec.given_landmarks
     if spec.precomputed and not spec.exact:
         yield f"kernel='precomputed' needs method='exact', not {method.name!r}: no other method reads a kernel matrix"
-    for name, option in (("standardize", "standardize=True"), ("column_weights", weights.OPTION)):
+    for name, option in (("standardize", "standardize=True"), ("column_weights", column_weights.OPTION)):
         if spec.precomputed and getattr(spec, name):
             yield f"{option} does not work with kernel='precomputed', whose rows are kernel values: leave it out"
     if spec.n_directions != "auto" and not method.principal:

@@ -29,7 +29,7 @@ from bigkpca.errors import Array, CorruptionError, IncompleteError, SpecError
 from bigkpca.numerics import kernels, moments, preimages
 from bigkpca.numerics.calibration import Calibration, Limit
 from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import MAPS, FeatureMap, Shape, takes
 from bigkpca.numerics.kernels import Kernel

@@ -25,7 +25,7 @@ from bigkpca.execution.engine import content_digest
 from bigkpca.execution.graph import Node
 from bigkpca.execution.passes import BlockSums
 from bigkpca.execution.progress import Progress
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.moments import ColumnMoments, ShiftedSums
 from bigkpca.numerics.solvers import Action
 

@@ -48,7 +48,7 @@ def test_a_tolerance_is_met_by_the_first_of_doubled_sizes_which_gives_the_same_b
 
 
 def test_the_largest_size_is_kept_with_a_warning(digits, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec._MOST_GROWN", 150)
+    monkeypatch.setattr("bigkpca.spec.resolved._MOST_GROWN", 150)
     expected = r"tol=0\.01 was not met: size 150 leaves an error of 0\.\d+: that is the largest one; use a larger tol"
     with pytest.warns(ToleranceWarning, match=expected):
         model = fitted(digits, tol=0.01)

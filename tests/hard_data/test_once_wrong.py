@@ -334,7 +334,7 @@ def test_a_component_that_mixes_with_one_that_is_not_asked_for_is_not_solid(last
 @pytest.mark.parametrize("most", [16, 80, 200])
 def test_few_sampled_rows_make_no_component_solid_that_is_not(most, monkeypatch):
     """As with many columns: close eigenvalues are split by chance."""
-    monkeypatch.setattr("bigkpca.spec.DRAWN_ROWS", most)
+    monkeypatch.setattr("bigkpca.spec.resolved.DRAWN_ROWS", most)
     rng = np.random.default_rng([31, 4])
     X = rng.normal(size=(4, 3))[rng.integers(0, 4, 900)] * 5 + 0.6 * rng.normal(size=(900, 3))
     S = X[: int(rng.choice([15, 25, 40]))].copy()
@@ -380,7 +380,7 @@ def test_eigenvalues_that_the_landmarks_may_miss_have_no_estimate():
 def test_the_likely_bound_holds_as_often_as_it_says(monkeypatch):
     rng = np.random.default_rng(0)
     X = np.r_[rng.normal(size=(460, 2)), rng.normal(size=(20, 2)) * 0.05 + 9]
-    monkeypatch.setattr("bigkpca.spec.DRAWN_ROWS", 120)
+    monkeypatch.setattr("bigkpca.spec.resolved.DRAWN_ROWS", 120)
     held, bounds, K = [], [], gaussian_gram(X, 1.0)
     for seed in range(60):
         with warnings.catch_warnings():

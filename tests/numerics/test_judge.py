@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics import judge, solvers
-from bigkpca.numerics.drawing import DrawnRows
+from bigkpca.numerics.drawn_rows import DrawnRows
 from bigkpca.numerics.features import FourierRows, KernelRows
 from bigkpca.numerics.judge import DrawnError, error_of, estimates, missed_of_any, missed_of_positive, upper_mean
 from bigkpca.numerics.kernels import Gaussian

@@ -1,6 +1,6 @@
 """Landmarks: rules that choose them from a sample of rows, and landmarks provided by the caller.
 
-A rule is a frozen dataclass; a name represents the rule with default options.
+A rule is a frozen dataclass; a name represents the rule with default options. `fitting/features.py` applies it.
 
 Examples
 --------

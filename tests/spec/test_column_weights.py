@@ -9,7 +9,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
-from bigkpca.spec.weights import checked, for_columns
+from bigkpca.spec.column_weights import checked, for_columns
 from tests.data.cases import case
 
 NAMES = ("distance", "origin=JFK", "origin=LGA", "delay")

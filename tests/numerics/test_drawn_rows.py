@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.errors import SpecError
-from bigkpca.numerics.drawing import Draw, Measure, Sampler, least_threshold, quarter, threshold_of
+from bigkpca.numerics.drawn_rows import Draw, Measure, Sampler, least_threshold, quarter, threshold_of
 from bigkpca.numerics.features import KernelRows
 from bigkpca.numerics.kernels import Cosine, Gaussian, Laplacian, Linear, Polynomial
 from bigkpca.numerics.span import basis_of

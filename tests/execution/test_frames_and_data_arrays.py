@@ -275,7 +275,7 @@ def test_a_chunk_is_computed_once_in_a_pass_however_many_blocks_are_cut_from_it(
 
 @pytest.mark.full
 def test_rows_are_streamed_in_and_out(monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.DRAWN_ROWS", 256)  # whose kernels take as much for any number of rows
+    monkeypatch.setattr("bigkpca.spec.resolved.DRAWN_ROWS", 256)  # whose kernels take as much for any number of rows
     array, _, frame = lazy_rows(40, 5000)  # 2 MB in each part, 80 MB together
 
     def fit_and_transform(rows):
