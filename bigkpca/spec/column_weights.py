@@ -15,7 +15,7 @@ OPTION = "--weight (column_weights= in Python)"
 _SHOWN = 8  # names of columns in a message
 
 
-def checked(value: Any) -> Weights | None:
+def checked_weights(value: Any) -> Weights | None:
     """Weights by name, or one for each column. Raises SpecError for anything but finite numbers of at least 0."""
     if value is None:
         return None

@@ -15,7 +15,8 @@ from bigkpca.numerics import kernels, landmarks, methods, preimages
 from bigkpca.numerics.kernels import Distance, Kernel
 from bigkpca.numerics.methods import Method
 from bigkpca.numerics.preimages import Denoising, Preimage
-from bigkpca.spec import checks, column_weights
+from bigkpca.spec import checks
+from bigkpca.spec.column_weights import checked_weights, for_columns
 
 if TYPE_CHECKING:
     from bigkpca.numerics.model import Model
@@ -182,7 +183,7 @@ class FitSpec(BaseModel):
     _preimage = field_validator("preimage")(checks.preimage)
     _landmarks = field_validator("landmarks", mode="before")(checks.landmark_rule)
     _sigma = field_validator("sigma", mode="before")(checks.sigma)
-    _weights = field_validator("column_weights", mode="before")(column_weights.checked)
+    _weights = field_validator("column_weights", mode="before")(checked_weights)
 
     @model_validator(mode="after")
     def _combinations(self) -> FitSpec:
@@ -308,7 +309,7 @@ class FitSpec(BaseModel):
         """The same fit with a weight for each column of these rows. Raises SpecError if weights do not fit them."""
         if self.column_weights is None:
             return self
-        return self.model_copy(update={"column_weights": column_weights.for_columns(self.column_weights, rows)})
+        return self.model_copy(update={"column_weights": for_columns(self.column_weights, rows)})
 
     def at(self, size: int) -> FitSpec:
         """The same fit with that size."""

@@ -63,7 +63,7 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(c
 
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
-    monkeypatch.setattr("bigkpca.spec.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
+    monkeypatch.setattr("bigkpca.spec.resolved.sample_rows", lambda n, d, size: 3)  # so few that some chunks hold none
     options = {"n_components": 2, "kernel": kernels.Function(np.inner), "random_state": 3}  # no row is read for a bound
     fit(dataset, landmarks="uniform", size=3, **options)
     without = reads - 1

@@ -24,7 +24,7 @@ OPTIONS = {"n_components": R, "size": 60, "random_state": 3}
 
 
 def hold_at_most(rows, monkeypatch):
-    for module in ("spec", "evaluating"):
+    for module in ("spec.resolved", "evaluating"):
         monkeypatch.setattr(f"bigkpca.{module}.EXACT_MOST_ROWS", rows)
 
 

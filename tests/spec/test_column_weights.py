@@ -9,7 +9,7 @@ from bigkpca import KernelPCA
 from bigkpca.data.rows import ArrayRows, OneHot
 from bigkpca.errors import SpecError
 from bigkpca.spec import FitSpec
-from bigkpca.spec.column_weights import checked, for_columns
+from bigkpca.spec.column_weights import checked_weights, for_columns
 from tests.data.cases import case
 
 NAMES = ("distance", "origin=JFK", "origin=LGA", "delay")
@@ -17,10 +17,10 @@ ROWS = ArrayRows(np.zeros((3, 4)), names=NAMES, one_hot=(OneHot("origin", 1, 3),
 
 
 def test_weights_are_recorded_in_one_form():
-    assert list(checked({"b": 2, "a": np.float32(0.5)}).items()) == [("a", 0.5), ("b", 2.0)]
-    assert checked(pd.Series({"a": 2})) == {"a": 2.0}
-    assert checked(pd.Series([1, 2])) == checked(np.array([1, 2])) == (1.0, 2.0)
-    assert checked({}) is checked(None) is None
+    assert list(checked_weights({"b": 2, "a": np.float32(0.5)}).items()) == [("a", 0.5), ("b", 2.0)]
+    assert checked_weights(pd.Series({"a": 2})) == {"a": 2.0}
+    assert checked_weights(pd.Series([1, 2])) == checked_weights(np.array([1, 2])) == (1.0, 2.0)
+    assert checked_weights({}) is checked_weights(None) is None
     for value in ({"a": 2}, [1, 2]):
         spec = FitSpec.checked(column_weights=value)
         assert FitSpec.from_dict(spec.to_dict(), None) == spec

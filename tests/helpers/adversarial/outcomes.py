@@ -8,9 +8,9 @@ from unittest import mock
 import numpy as np
 from sklearn.base import clone
 
-from bigkpca import spec
 from bigkpca.errors import BigKPCAError
 from bigkpca.execution.blas import single_threaded_blas
+from bigkpca.spec import resolved
 from tests.helpers.adversarial.cases import CONTAINERS, estimator_of, rows_of
 from tests.helpers.adversarial.truth import remainder, truth
 
@@ -28,7 +28,7 @@ class Outcome:
 def outcome(case):
     """Fit, and hold all that the fit says against the truth."""
     X, found, scores = rows_of(case), Outcome(), None
-    drawn = mock.patch.object(spec, "DRAWN_ROWS", case.held_out or spec.DRAWN_ROWS)
+    drawn = mock.patch.object(resolved, "DRAWN_ROWS", case.held_out or resolved.DRAWN_ROWS)
     with warnings.catch_warnings(record=True) as caught, drawn:
         warnings.simplefilter("always")
         try:
