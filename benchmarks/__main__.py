@@ -1,6 +1,6 @@
 """Runs the benchmarks about speed, memory and accuracy, and writes their tables and targets as a page.
 
-All of them at full size take about an hour on two cores, and need the machine for themselves.
+All of them at full size take half an hour on two cores, and need the machine for themselves.
 """
 
 import argparse

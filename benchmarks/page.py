@@ -18,7 +18,7 @@ from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
-`python -m benchmarks` runs all benchmarks on this page in about an hour, and writes it to
+`python -m benchmarks` runs all benchmarks on this page in half an hour, and writes it to
 `build/benchmarks/benchmarks.md`. `python -m benchmarks peers exact` reruns only those and keeps the other figures.
 `--quick` runs all at toy size, to check that they work.
 
