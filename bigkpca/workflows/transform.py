@@ -155,6 +155,23 @@ def write_scores(
     return _written(work, fitted, rows, model_path, out, run)
 
 
+def _scores(
+    rows: Rows,
+    block: Block,
+    model: Model,
+    expansion: Expansion | None = None,
+    *,
+    kept: KeptFeatures | None,
+    flag: float | None,
+) -> dict[str, Array]:
+    """The stored scores of a block, with residuals and flags if they are requested, which take an expansion."""
+    if expansion is None:
+        return {"scores": block_scores(rows, block, model, kept)}
+    scores, left = block_scores_and_residuals(rows, block, model, expansion)
+    found = {"scores": scores, "residual": left}
+    return found if flag is None else found | flags_of(model, scores, left, flag)
+
+
 @dataclass(frozen=True)
 class _Work:
     """What is written, block by block: the kind of the output, its own entries of the request, its arrays, the plan for
@@ -335,23 +352,6 @@ def _write_preimages(
             f"{lost:,} of {x.shape[0]:,} rows are far from all data and were set to the mean: see the array far"
         )
     return x
-
-
-def _scores(
-    rows: Rows,
-    block: Block,
-    model: Model,
-    expansion: Expansion | None = None,
-    *,
-    kept: KeptFeatures | None,
-    flag: float | None,
-) -> dict[str, Array]:
-    """The stored scores of a block, with residuals and flags if they are requested, which take an expansion."""
-    if expansion is None:
-        return {"scores": block_scores(rows, block, model, kept)}
-    scores, left = block_scores_and_residuals(rows, block, model, expansion)
-    found = {"scores": scores, "residual": left}
-    return found if flag is None else found | flags_of(model, scores, left, flag)
 
 
 def _preimages(rows: Rows, block: Block, model: Model, *, computed: Callable[..., Preimages]) -> dict[str, Array]:
