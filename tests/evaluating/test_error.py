@@ -70,7 +70,6 @@ def test_all_rows_give_the_errors_themselves_and_a_sample_estimates_them(name, c
         assert abs(one.value - true) <= 5 * one.standard_error + 0.02 * true + 1e-5
 
 
-@pytest.mark.full
 def test_standard_errors_are_those_of_many_samples():
     X = some_rows(600)
     model = fitted(X, method="rff")
