@@ -196,10 +196,10 @@ def merge(models: Iterable[Model], engine: Engine) -> Model:
 
 
 def _marks(identity: dict[str, Any]) -> list[Any]:
-    """What is the same for the same rows: the digest of their sums, unless they come from another processor, and the
-    stamps of the rows and of their weights."""
-    found = [identity.get("content"), (identity.get("stamp"), identity.get("weights"))]
-    return [mark for mark in found if mark and mark[0]]
+    """What is the same for the same rows: the digest of their sums, unless they come from another processor, and what
+    identifies their files and weights."""
+    found = [identity["content"]] if identity.get("content") else []
+    return [*found, tuple(map(identity.get, ("path", "stamp", "weights")))] if identity.get("stamp") else found
 
 
 def _with_sums(model: Model, joined: BlockSums, spec: FitSpec, changed: Provenance) -> Model:
