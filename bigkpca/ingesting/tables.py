@@ -232,7 +232,7 @@ class CsvOptions:
                 continue
             if field.name in self.text:
                 schema = schema.set(place, field.with_type(pa.string()))
-            elif field.name != str(self.labels) and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
+            elif field.name != self.labels and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
                 schema = schema.set(place, field.with_type(pa.float64()))
         return schema
 
