@@ -93,7 +93,10 @@ class Plan(ShowsSummary):
             "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
             "result": _megabytes(self.result_bytes),
         }
-        facts |= {name: value for name in ("device", "refused") if (value := getattr(self, name))}
+        if self.device:
+            facts["device"] = self.device
+        if self.refused:
+            facts["refused"] = self.refused
         return Summary("Plan", facts)
 
 

@@ -323,7 +323,10 @@ def _filled(place: Output, inputs: Inputs, encoder: Encoder | None, progress: Pr
             raise DataError(f"{where} has no rows")
         streams.append(chain([head], pieces))
         heads |= head
-    _create(place, heads) if place.before is None else _check_fits(place, heads)
+    if place.before is None:
+        _create(place, heads)
+    else:
+        _check_fits(place, heads)
     about = place.before or {"rows": 0}
     start, codes = about["rows"], {text: code for code, text in enumerate(about.get("categories", []))}
     chunks = {name: _Chunks(place, name, start) for name in heads}

@@ -34,8 +34,16 @@ class Method(ABC):
     landmarks: ClassVar[bool] = True  # whether features are kernels with landmarks, and not random
     exact: ClassVar[bool] = False  # whether every row is a landmark
     principal: ClassVar[bool] = False  # whether features are those of principal axes, which need one more pass
-    uniform: ClassVar[bool] = False  # whether the formulas are valid only for uniformly drawn landmarks
-    pairs: ClassVar[bool] = False  # whether features are pairs of a sine and a cosine
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the formulas are valid only for uniformly drawn landmarks."""
+        return False
+
+    @property
+    def pairs(self) -> bool:
+        """Whether features are pairs of a sine and a cosine."""
+        return False
 
     def map_bytes(self, columns: int, size: int, itemsize: int) -> int:
         """Bytes of the landmarks or frequencies of `size` features."""
@@ -78,11 +86,14 @@ class Trigonometric(Method):
     """Base of methods with random sines and cosines; their form determines frequencies and pairs."""
 
     landmarks: ClassVar[bool] = False
-    pairs: ClassVar[Any] = property(lambda method: method.form != "phase")
     form: Form
 
     def __post_init__(self) -> None:
         _check_choice(self, "form", get_args(Form))
+
+    @property
+    def pairs(self) -> bool:
+        return self.form != "phase"
 
     def working_bytes(self, rows: int, columns: int, size: int) -> int:
         return 8 * (size * columns + 1024 * (columns + 1024))
@@ -168,7 +179,6 @@ class Nystroem(Method):
     """
 
     name: ClassVar[str] = "nystroem"
-    uniform: ClassVar[Any] = property(lambda method: method.form == "thesis")
     form: Literal["orthogonal", "thesis"] = "orthogonal"
     rank: int | None = None
 
@@ -176,6 +186,10 @@ class Nystroem(Method):
         _check_choice(self, "form", ("orthogonal", "thesis"))
         if self.rank is not None and (self.form == "orthogonal" or self.rank < 1):
             raise SpecError(f"{self}: rank must be positive, and only form='thesis' has it; components limit the other")
+
+    @property
+    def uniform(self) -> bool:
+        return self.form == "thesis"
 
     def solve(
         self, moments: Any, features: Any, components: Components, center: bool, tolerance: float, span: Any
