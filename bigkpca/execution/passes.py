@@ -35,19 +35,14 @@ def read_rows(rows: Rows, numbers: Array, engine: Engine) -> Array:
 def read_sets(rows: Rows, engine: Engine, *sets: Array) -> list[Array]:
     """Rows of each of these sets of numbers, (m, d), in the dtype of the data; each storage chunk is read once."""
     wanted = np.unique(np.concatenate(sets))
-    tasks, inside = [], []
+    tasks = []
     for block in fit_blocks(rows, None):
         numbers = wanted[np.searchsorted(wanted, block.start) : np.searchsorted(wanted, block.stop)]
         if len(numbers):
             part = rows.part(block.start, block.stop)
             tasks.append(Task(take, (part, numbers), len(numbers), named_rows(rows, block)))
-            inside.append(numbers)
-    found = [np.empty((len(numbers), rows.shape[1]), rows.dtype) for numbers in sets]
-    for known, X in zip(inside, engine.each("sampling rows", tasks), strict=True):
-        for numbers, out in zip(sets, found, strict=True):
-            here = np.flatnonzero((numbers >= known[0]) & (numbers <= known[-1]))
-            out[here] = X if len(here) == len(known) else X[np.searchsorted(known, numbers[here])]
-    return found
+    X = np.concatenate([np.empty((0, rows.shape[1]), rows.dtype), *engine.each("sampling rows", tasks)])
+    return [X if np.array_equal(numbers, wanted) else X[np.searchsorted(wanted, numbers)] for numbers in sets]
 
 
 def block_columns(rows: Rows, block: Block) -> ColumnMoments:

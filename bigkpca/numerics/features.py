@@ -31,7 +31,7 @@ from bigkpca.numerics.array_api import (
 from bigkpca.numerics.display import brief
 from bigkpca.numerics.kernels import FrequencyDraws, Gaussian, Kernel, Polynomial, Precomputed, squared_norms
 from bigkpca.numerics.kernels.base import Coupling
-from bigkpca.numerics.linalg import arrays_of, eigh_descending, signs
+from bigkpca.numerics.linalg import arrays_of, eigh_descending, in_parts, signs
 from bigkpca.numerics.registry import named_fields
 
 Fill = Callable[[Array, Array], None]  # (X (b, d), V (b, D)) -> None; writes v(x_i) into row i of V
@@ -40,6 +40,7 @@ Place = Callable[[Array], Any]  # a NumPy array -> the same array on a device
 Shape = tuple[str | int, ...]  # of an array: d, D and r are those of the model, other letters any number
 
 _PIECE_BYTES, _LEAST_PIECE_ROWS = 2**21, 1024
+_SHIFTED_ROWS = 4096  # at a time, on all processors
 
 
 def piece_rows(d: int, itemsize: int) -> int:
@@ -111,8 +112,14 @@ class FeatureMap(ABC):
 
     def shifted(self, X: Array) -> Array:
         """(X - offset) / scale in the dtype of block work, (b, d)."""
-        out = empty(X.shape, self.offset, self.dtype)
-        shifted_rows(self._beside(X), self.offset, self.scale, out)
+        out, X = empty(X.shape, self.offset, self.dtype), self._beside(X)
+        step = _SHIFTED_ROWS if in_numpy(out) else max(X.shape[0], 1)
+
+        def shift(start: int) -> None:
+            own = slice(start, start + step)
+            shifted_rows(X[own, :], self.offset, self.scale, out[own, :])
+
+        in_parts(shift, range(0, X.shape[0], step))
         return out
 
     def _beside(self, X: Array) -> Array:
