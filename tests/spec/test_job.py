@@ -29,7 +29,6 @@ FULL = {
         "on_drift": "fail",
         "drift_threshold": 0.5,
         "metrics": "/var/metrics.prom",
-        "log": "json",
     },
     "output": {"path": "s3://lake/features", "block_rows": 9, "flag": 0.01, "must_exist": True},
     "model": {
