@@ -44,8 +44,6 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     fields, run = given(options)
     facts = asdict(estimates.plan(data, progress=ShownProgress(quiet), **run, **fields))
     refused = facts.pop("refused")
-    if not facts["device"]:
-        del facts["device"]
     show(facts, as_json)
     if refused:
         raise MemoryLimitError(refused)
