@@ -55,7 +55,6 @@ _PUBLIC = {
     "preimages": ("bigkpca.numerics.preimages", None),
     "reconstruct": ("bigkpca.workflows.transform", "reconstruct"),
     "run": ("bigkpca.workflows.scheduled", "run"),
-    "submit": ("bigkpca.cli.submit", "submit_command"),
     "sigma": ("bigkpca.workflows.estimates", "sigma"),
     "load": ("bigkpca.storage.models", "load_model"),
     "report": ("bigkpca.reporting", "report"),

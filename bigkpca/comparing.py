@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, Unpack
@@ -29,7 +29,6 @@ from bigkpca.fitting.fit import fit_rows
 from bigkpca.numerics import landmarks, measures, methods
 from bigkpca.numerics.display import share_at_most
 from bigkpca.numerics.kernels import Kernel
-from bigkpca.numerics.linear_pca import share_lost, some_held_out
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, random_stream
 from bigkpca.plots import comparison
@@ -42,19 +41,9 @@ from bigkpca.storage import output
 _GOOD = 0.05  # error of the scores up to which an approximation is good
 _LITTLE_LONGER = 1.5  # among good fits that take at most this times the fastest, the most accurate is recommended
 _COMPARED_ROWS = 4096  # at which scores are compared: fewer of them change an error by about 1 %
-_RECONSTRUCTED_ROWS = 256
 _MOST_WORK = 4e12  # n² d up to which the reference is exact by products with the Gram matrix: a minute on two cores
 _MOST_LANDMARKS = 4000  # of a sampled reference
 _SHARES = (8, 4, 2, 1)  # of the default size of a fit
-_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # of the table
-    "seconds": ("seconds", "{:.2f}".format),
-    "planned_mb": ("planned MB", "{:.0f}".format),
-    "score_error": ("scores", "{:.2%}".format),
-    "eigenvalue_error": ("eigenvalues", "{:.2%}".format),
-    "cosine": ("cosine", "{:.4f}".format),
-    "preimage_error": ("pre-images", "{:.2%}".format),
-    "unexplained": ("proven", share_at_most),
-}
 
 
 def all_methods() -> list[str]:
@@ -65,7 +54,7 @@ def all_methods() -> list[str]:
 
 
 class Trial(NamedTuple):
-    """Cost and errors of one fit, a row of compare.csv; NaN where an error is unknown.
+    """Cost and errors of one fit, a row of compare.csv.
 
     Attributes
     ----------
@@ -76,15 +65,9 @@ class Trial(NamedTuple):
     seconds, planned_mb : float
         Time of the fit, and the memory that its arrays need by its plan.
     unexplained : float
-        The share of the variance that may be left out, proven by the certificate of the fit.
-    eigenvalue_error : float
-        Mean over components of |lambda_j^ - lambda_j| / lambda_j.
-    cosine : float
-        Cosine of the largest angle between the column spaces of both score matrices.
-    score_error : float
-        |Y - Y^ B|_F / |Y|_F with the best B: the part that no linear map of the scores restores.
-    preimage_error : float
-        Squared distance of pre-images from up to 256 rows, over that of these rows from the mean of others.
+        The share of the variance that may be left out, proven by the certificate of the fit; 1 if nothing is proven.
+    eigenvalue_error, cosine, score_error : float
+        As `eigenvalue_error`, `subspace_cosine` and `score_error` of `bigkpca.measures` compute them.
     """
 
     method: str
@@ -96,7 +79,6 @@ class Trial(NamedTuple):
     eigenvalue_error: float
     cosine: float
     score_error: float
-    preimage_error: float
 
     def __str__(self) -> str:
         return f"{self.method} with size {self.size:,}"
@@ -114,11 +96,9 @@ class Comparison:
     @property
     def medians(self) -> tuple[Trial, ...]:
         """The medians over seeds of each method and size, whose `seed` is the number of seeds."""
-        fits: dict[Any, list[Trial]] = {}
-        for each in sorted(self.trials):
-            fits.setdefault(each[:2], []).append(each)
-        columns = {fit: [*zip(*own, strict=True)] for fit, own in fits.items()}
-        return tuple(Trial._make([*fit, len(found[0]), *map(median, found[3:])]) for fit, found in columns.items())
+        fits = groupby(sorted(self.trials), key=lambda each: each[:2])
+        columns = ((fit, [*zip(*trials, strict=True)]) for fit, trials in fits)
+        return tuple(Trial._make([*fit, len(each[0]), *map(median, each[3:])]) for fit, each in columns)
 
     @property
     def advice(self) -> str:
@@ -135,12 +115,13 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The medians as a table, and the advice."""
-        head = f"{'method':<25}{'size':>7}" + "".join(f"{title:>12}" for title, _ in _COLUMNS.values())
-        lines = [f"errors against {self.reference}; medians over seeds", head]
+        titles = "seconds", "planned MB", "scores", "eigenvalues", "cosine", "proven"
+        lines = [f"errors against {self.reference}; medians over seeds"]
+        lines.append(f"{'method':<25}{'size':>7}" + "".join(f"{title:>12}" for title in titles))
         for each in self.medians:
-            values = [(getattr(each, name), form) for name, (_, form) in _COLUMNS.items()]
-            cells = ("" if math.isnan(value) else form(value) for value, form in values)
-            lines.append((f"{each.method:<25}{each.size:>7,}" + "".join(f"{cell:>12}" for cell in cells)).rstrip())
+            cost = f"{each.seconds:>12.2f}{each.planned_mb:>12.0f}"
+            errors = f"{each.score_error:>12.2%}{each.eigenvalue_error:>12.2%}{each.cosine:>12.4f}"
+            lines.append(f"{each.method:<25}{each.size:>7,}{cost}{errors}{share_at_most(each.unexplained):>12}")
         return "\n".join([*lines, self.advice, f"path  {self.path}"])
 
 
@@ -184,10 +165,6 @@ def compare(
         column_weights, dtype, residual_tol, preimage, noise, calibration_rows, calibration and block_rows. And progress
         and overwrite, as in `fit`.
 
-    Returns
-    -------
-    Comparison
-
     Raises
     ------
     SpecError, DataError
@@ -195,9 +172,8 @@ def compare(
 
     Notes
     -----
-    Errors are measured at up to 4096 rows against exact kernel PCA: from the whole Gram matrix up to 8192 rows, and
-    above from products with it while n² d <= 4e12. Otherwise the reference is a Nyström model of twice the largest
-    size, with the eigenvalues that its certificate estimates. All fits have the kernel of the reference.
+    Errors are measured at up to 4096 rows against exact kernel PCA or, if that would take hours, Nyström with twice the
+    landmarks of any fit. All fits have the same kernel. Source: `docs/numerics.md`, section 19.
     """
     shared, others = of_fit(options)
     run = RunOptions.of(CompareOptions, others)
@@ -207,15 +183,24 @@ def compare(
     if not isinstance(spec.n_components, int):
         raise SpecError(f"n_components={spec.n_components}: a comparison needs a number of components")
     rows, note = open_rows(data), run.progress.note
-    spec, folder = spec.for_rows(rows), _checked_folder(out, rows, overwrite=run.overwrite)
-    fits = _fits(rows, spec, methods, sizes, seeds)
-    store = store_of(folder)
+    folder = output.output_path(out, rows.fingerprint()["path"])
+    output.check_local(folder)
+    store, table, chart = store_of(folder), f"{folder}/compare.csv", f"{folder}/compare.svg"
+    if store.exists(folder):
+        output.check_file(table, "bigkpca compare", "method,size,seed,")
+        output.check_file(chart, "bigkpca compare", 'id="compare-title"')
+    if store.exists(table) and not run.overwrite:
+        raise SpecError(
+            f"{folder} already holds a comparison: choose another folder, or replace it with --overwrite "
+            "(overwrite=True in Python)"
+        )
+    fits = _fits(rows, spec.for_rows(rows), methods, sizes, seeds)
     store.make_folder(folder)
     note("fitting the reference")
-    reference, trials = _reference(rows, spec, max(size for _, size, _ in fits))
+    reference, trials = _reference(rows, spec.for_rows(rows), max(size for _, size, _ in fits))
     for number, (fit, own) in enumerate(fits.items(), 1):
         model, *cost = _timed(rows, own.model_copy(update={"kernel": reference.kernel, "gamma": None}))
-        trials.append(Trial(*fit, *cost, *_errors(model, reference)))
+        trials.append(Trial(*fit, *cost, *reference.errors(model)))
         note(f"{number} of {len(fits)}: {trials[-1]}, seed {trials[-1].seed}, in {cost[0]:.2f} s")
     found = Comparison(folder, reference.description, tuple(trials))
     if installed():
@@ -224,28 +209,13 @@ def compare(
             axes.legend().remove()  # which would take a third of the chart
             figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
             svg = svg_of(figure, "compare", f"Error of the scores against time. {found.advice}")
-        store.write(f"{folder}/compare.svg", svg.encode())
+        store.write(chart, svg.encode())
     else:
+        store.remove_file(chart)  # of an earlier comparison
         note(f"compare.svg is not drawn: {INSTALL}")
     text = "".join(",".join(map(str, line)) + "\n" for line in (Trial._fields, *trials))
-    store.write(f"{folder}/compare.csv", text.encode())  # last: where it is, the comparison is complete
+    store.write(table, text.encode())  # last: where it is, the comparison is complete
     return found
-
-
-def _checked_folder(out: AnyPath, rows: Rows, *, overwrite: bool) -> str:
-    """The output folder. Raises SpecError if it holds files of others, or a comparison that is not to be replaced."""
-    folder = output.output_path(out, rows.fingerprint()["path"])
-    output.check_local(folder)
-    table, store = f"{folder}/compare.csv", store_of(folder)
-    for path, mark in ((table, b"method,size,seed,"), (f"{folder}/compare.svg", b'id="compare-title"')):
-        if store.exists(folder) and not output.check_file(path, mark, "comparison"):
-            raise SpecError(f"{path} was not made by bigkpca compare: choose another folder, or move it away")
-    if store.exists(table) and not overwrite:
-        raise SpecError(
-            f"{folder} already holds a comparison: choose another folder, or replace it with --overwrite "
-            "(overwrite=True in Python)"
-        )
-    return folder
 
 
 def _fits(
@@ -263,15 +233,15 @@ def _fits(
     tried: list[Any] = sorted(sizes if len(sizes) else {max(most // share, 2) for share in _SHARES})
     if not all(isinstance(size, int | np.integer) and size > 1 for size in tried) or seeds < 1:
         raise SpecError(f"sizes={tried}, seeds={seeds}: give sizes of at least 2, and at least one seed")
-    base: dict[str, Any] = {key: getattr(spec, key) for key in FitSpec.model_fields if key not in VARIED}
+    shared: dict[str, Any] = {key: getattr(spec, key) for key in FitSpec.model_fields if key not in VARIED}
     fits: dict[tuple[str, int, int], FitSpec] = {}
-    for name, wanted in product(dict.fromkeys(names), tried):
+    for name, wanted, seed in product(dict.fromkeys(names), tried, range(seeds)):
         method, _, rule = name.partition("/")
-        kind, own = methods.named(method), base | ({"landmarks": rule} if rule else {})
+        kind = methods.named(method)
         size = min(wanted, rows.shape[0]) if kind.landmarks else wanted + wanted % 2 * kind.pairs
+        own = {"method": method, "landmarks": rule or "auto", "size": size, "random_state": seed}
         try:
-            for seed in range(seeds):
-                fits[name, size, seed] = FitSpec.checked(**own, method=method, size=size, random_state=seed)
+            fits[name, size, seed] = FitSpec.checked(**shared, **own)
         except SpecError:
             if len(asked):
                 raise
@@ -290,26 +260,32 @@ class _Reference(NamedTuple):
     eigenvalues: Array
     kernel: Kernel
 
+    def errors(self, model: Model) -> tuple[float, ...]:
+        """The errors of a model, in the order of a trial."""
+        Y, exact = _scores(model, self.rows), self.scores
+        with single_threaded_blas:
+            return (
+                model.certificate.unexplained,
+                measures.eigenvalue_error(self.eigenvalues, model.solution.eigenvalues),
+                # With fewer components, an exact direction is outside their span.
+                measures.subspace_cosine(exact, Y) if Y.shape[1] >= exact.shape[1] else 0.0,
+                measures.score_error(exact, Y),
+            )
+
 
 def _reference(rows: Rows, spec: FitSpec, largest: int) -> tuple[_Reference, list[Trial]]:
     """Exact kernel PCA and its trial, or Nyström of twice the `largest` size if products would take hours."""
     n, d = rows.shape
     exact, size = n <= EXACT_MOST_ROWS or n * n * d <= _MOST_WORK, min(2 * largest, _MOST_LANDMARKS, n)
     model, *cost = _timed(rows, spec.model_copy(update={"method": "exact"}) if exact else spec.at(size))
-    known, values, how = model.certificate, model.solution.eigenvalues, "the whole Gram matrix"
-    if known.of_products:
-        how = f"by products, residuals at most {known.residuals.max():.1g}"
-    description = f"exact kernel PCA of {n:,} rows ({how})"
+    values, known, words = model.solution.eigenvalues, model.certificate.estimate, f"exact kernel PCA of {n:,} rows"
     if not exact:
-        values = np.where(np.isnan(known.estimate), values, known.estimate)
-        description = (
-            f"a sampled reference, since products with the Gram matrix of {n:,} rows would take hours: Nyström with "
-            f"{size:,} landmarks, with the eigenvalues that its certificate estimates"
-        )
+        values = np.where(np.isnan(known), values, known)
+        words = f"Nyström with {size:,} landmarks, as {words} would take hours; eigenvalues are its estimates"
     numbers = random_stream(0, PROBES).choice(n, min(_COMPARED_ROWS, sample_rows(n, d, 0)), replace=False)
     X = read_rows(rows, np.sort(numbers), Engine())
-    found = _Reference(description, X, _scores(model, X), values, model.features.kernel)
-    return found, [Trial(methods.Exact.name, n, 0, *cost, *_errors(model, found))] if exact else []
+    found = _Reference(words, X, _scores(model, X), values, model.features.kernel)
+    return found, [Trial(methods.Exact.name, n, 0, *cost, *found.errors(model))] if exact else []
 
 
 def _timed(rows: Rows, spec: FitSpec) -> tuple[Model, float, float]:
@@ -325,21 +301,3 @@ def _timed(rows: Rows, spec: FitSpec) -> tuple[Model, float, float]:
 def _scores(model: Model, X: Array) -> Array:
     """Scores (m, r), float64, of rows X (m, d) in memory."""
     return score_rows(ArrayRows(X), model, Engine()).astype(np.float64)
-
-
-def _errors(model: Model, reference: _Reference) -> tuple[float, ...]:
-    """The errors of a model, in the order of a trial."""
-    X, exact, Y, lost = reference.rows, reference.scores, _scores(model, reference.rows), None
-    numbers = some_held_out(len(X), _RECONSTRUCTED_ROWS)
-    with single_threaded_blas:
-        if model.decoder is not None and len(numbers):
-            restored = model.reconstructing(len(numbers))(Y[numbers].astype(model.features.dtype), None).rows
-            lost = share_lost(model.features, X, numbers, restored)
-        return (
-            model.certificate.unexplained if model.certificate.proven else math.nan,
-            measures.eigenvalue_error(reference.eigenvalues, model.solution.eigenvalues),
-            # With fewer components, an exact direction is outside their span.
-            measures.subspace_cosine(exact, Y) if Y.shape[1] >= exact.shape[1] else 0.0,
-            measures.score_error(exact, Y),
-            math.nan if lost is None else lost,
-        )

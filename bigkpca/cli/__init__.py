@@ -22,7 +22,7 @@ _COMMANDS = {
     "verify": ("bigkpca.cli.models", "Check stored data for damage."),
     "run": ("bigkpca.cli.run", "Run a scheduled job once."),
     "history": ("bigkpca.cli.run", "List the runs of a job."),
-    "compare": ("bigkpca.cli.compare", "Compare all methods on your data."),
+    "compare": ("bigkpca.cli.fit", "Compare all methods on your data."),
     "report": ("bigkpca.cli.models", "Draw the report of a model."),
     "submit": ("bigkpca.cli.submit", "Run a command on a cluster and return at once."),
     "jobs": ("bigkpca.cli.submit", "List the commands submitted to a cluster."),

@@ -19,9 +19,7 @@ from click.shell_completion import CompletionItem
 from bigkpca.errors import BigKPCAError, IncompleteError, meaning_of, nearest
 from bigkpca.execution import return_freed_memory
 
-# In the context, which commands share with their group.
-_VERBOSE = "bigkpca.verbose"
-JSON_LINES = "bigkpca.json_lines"  # each line on stderr is a JSON object
+_VERBOSE = "bigkpca.verbose"  # in the context, which commands share with their group
 
 
 class WithExamples(click.Command):
@@ -90,7 +88,7 @@ class Commands(WithExamples, click.Group):
         try:
             return_freed_memory()
             signal.signal(signal.SIGTERM, signal.default_int_handler)
-            warnings.showwarning = lambda message, *_: _say(ctx, f"warning: {message}")
+            warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _leave(ctx, IncompleteError("stopped; no partial output was published: rerun the same command to resume"))
@@ -98,7 +96,7 @@ class Commands(WithExamples, click.Group):
             raise
         except Exception as error:
             known = _known(error)
-            if not isinstance(known, BigKPCAError) and not ctx.meta.get(JSON_LINES):
+            if not isinstance(known, BigKPCAError):
                 raise
             _leave(ctx, known)
 
@@ -129,25 +127,18 @@ def _known(error: Exception) -> Exception:
     return (meaning_of(error, "the output") if isinstance(error, OSError) else None) or error
 
 
-def _say(ctx: click.Context, message: str, **more: Any) -> None:
-    """A line on stderr: text, or a JSON object with more values."""
-    from bigkpca.execution.progress import json_line, stderr
+def _say(message: str) -> None:
+    from bigkpca.execution.progress import stderr
 
-    line = json_line(message=message, **more) if ctx.meta.get(JSON_LINES) else f"bigkpca: {message}"
-    stderr().print(line, markup=False)
+    stderr().print(f"bigkpca: {message}", markup=False)
 
 
-def _leave(ctx: click.Context, error: Exception) -> None:
-    exit_code, message = outcome(error)
-    more: dict[str, Any] = {"exit_code": exit_code}
-    if ctx.meta.get(_VERBOSE) or not isinstance(error, BigKPCAError):
-        if ctx.meta.get(JSON_LINES):
-            more["traceback"] = traceback.format_exc()
-        else:
-            traceback.print_exc()
-    _say(ctx, message, **more)
+def _leave(ctx: click.Context, error: BigKPCAError) -> None:
+    if ctx.meta.get(_VERBOSE):
+        traceback.print_exc()
+    _say(str(error))
     if any(thread.name.startswith("bigkpca") and not thread.daemon for thread in threading.enumerate()):
         # A thread that hangs or still has work would keep this process alive.
         sys.stdout.flush()
-        os._exit(exit_code)
-    sys.exit(exit_code)
+        os._exit(error.exit_code)
+    sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""Fit a model, estimate the cost of a fit, and find the kernel length sigma."""
+"""Fit a model, estimate the cost of a fit, find the kernel length sigma, and compare methods."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
+    common,
     device_option,
     fit_options,
     given,
@@ -18,10 +19,13 @@ from bigkpca.cli.options import (
     overwrite_option,
     running,
     spec_options,
+    whole_numbers,
 )
 from bigkpca.cli.printing import show, show_model
 from bigkpca.errors import MemoryLimitError
 from bigkpca.execution.progress import ShownProgress
+from bigkpca.spec import VARIED, FitSpec
+from bigkpca.spec.units import SEEDS
 
 
 @command(
@@ -40,8 +44,6 @@ def plan(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     fields, run = given(options)
     facts = asdict(estimates.plan(data, progress=ShownProgress(quiet), **run, **fields))
     refused = facts.pop("refused")
-    if not facts["device"]:
-        del facts["device"]
     show(facts, as_json)
     if refused:
         raise MemoryLimitError(refused)
@@ -108,3 +110,30 @@ def sigma(data: str, as_json: bool, quiet: bool, **options: Any) -> None:
         return
     for name, length in lengths.items():
         click.echo(f"{name.replace('_', ' '):<14} {length.sigma:>12.6g}  ± {length.standard_error:.2g}")
+
+
+@command(
+    "bigkpca compare rows.zarr comparison",
+    "bigkpca compare rows.zarr comparison --methods nystroem/kmeans,rff --sizes 200,800 --seeds 2",
+)
+@click.argument("data", type=PATH)
+@click.argument("outdir", type=PATH)
+@option("--methods", metavar="M,M,...", show_default="all", help="Methods to fit, e.g. nystroem/kmeans,columns,rff.")
+@option(
+    "--sizes",
+    callback=whole_numbers,
+    metavar="L,L,...",
+    show_default="up to that of a fit",
+    help="Numbers of landmarks or random features.",
+)
+@option("--seeds", type=click.IntRange(1), default=SEEDS, metavar="N", help="Number of fits per method and size.")
+@spec_options([name for name in FitSpec.model_fields if name not in VARIED])
+@overwrite_option
+@common
+def compare(data: str, outdir: str, methods: str | None, sizes: list[int] | None, quiet: bool, **options: Any) -> None:
+    """Fit DATA with every method, and write error against time to OUTDIR: compare.csv and compare.svg."""
+    from bigkpca.comparing import compare as run
+
+    fields, others = given(options)
+    grid: dict[str, Any] = {"methods": methods or (), "sizes": sizes or ()}
+    click.echo(run(data, outdir, **grid, progress=ShownProgress(quiet), **others, **fields))

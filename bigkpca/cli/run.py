@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bigkpca.cli.command import JSON_LINES, command
+from bigkpca.cli.command import command
 from bigkpca.cli.options import PATH, common, json_option, memory_option, scheduler_option, workers_option
 from bigkpca.cli.printing import aligned, show
 from bigkpca.execution.progress import ShownProgress
@@ -22,8 +22,7 @@ from bigkpca.execution.progress import ShownProgress
 @scheduler_option
 @json_option
 @common
-@click.pass_context
-def run(ctx: click.Context, /, job: str, as_json: bool, quiet: bool, **options: Any) -> None:
+def run(job: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Run the JOB file once: extract features of the rows that arrived since the last run.
 
     The first run fits the model. Rerun the same command to finish a run that was stopped. --workers, --scheduler and
@@ -33,8 +32,7 @@ def run(ctx: click.Context, /, job: str, as_json: bool, quiet: bool, **options: 
     from bigkpca.workflows import scheduled
 
     found = read_job(job, os.environ).running(**options)
-    ctx.meta[JSON_LINES] = found.run.log == "json"
-    for record in scheduled.run(found, progress=ShownProgress(quiet, json=ctx.meta[JSON_LINES])):
+    for record in scheduled.run(found, progress=ShownProgress(quiet)):
         if as_json:
             click.echo(json.dumps(record))
             continue

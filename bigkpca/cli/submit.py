@@ -22,7 +22,7 @@ from bigkpca.errors import BigKPCAError, SpecError
 from bigkpca.spec.units import TIMEOUT
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 
 @command(
@@ -41,13 +41,14 @@ def submit(words: tuple[str, ...], scheduler: str | None, name: str | None, wait
     One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
     All workers must see the paths.
     """
-    from bigkpca.execution.submit import wait as awaited
+    from bigkpca.execution import submit as submitting
 
     options = _options(words)
+    name = name or f"{words[0]}-{uuid4().hex[:6]}"
     with _connected(scheduler) as client:
-        name, _ = _submitted(client, words, options, name)
+        submitting.submit(client, name, shlex.join(words), partial(_called, words[0]), options)
         if wait:
-            sys.exit(awaited(client, name, partial(click.echo, err=True)))
+            sys.exit(submitting.wait(client, name, partial(click.echo, err=True)))
     click.echo(name)
     click.echo(f"to follow its progress: bigkpca jobs --scheduler {scheduler}", err=True)
 
@@ -80,50 +81,6 @@ def jobs(scheduler: str | None, wait: str | None, as_json: bool) -> None:
         click.echo(title)
         for line, each in zip(lines, found, strict=True):
             click.echo(line + (f"\n    {each.message}" if each.message else ""))
-
-
-def submit_command(words: Sequence[str], *, scheduler: str, name: str | None = None) -> Future[int]:
-    """Run a command on a Dask cluster and return at once.
-
-    One worker drives the command, and all workers share its work. If the driving worker dies, another one takes over.
-    The command no longer depends on this process.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The command and its arguments: ["fit", "/shared/rows.zarr", "/shared/model.zarr"].
-    scheduler : str
-        Address of the cluster.
-    name : str, optional
-        Name shown by `bigkpca jobs`.
-
-    Returns
-    -------
-    distributed.Future
-        Future of the exit code: 0 on success.
-
-    Raises
-    ------
-    SpecError
-        There is no such command, or the name is already taken.
-    IncompleteError
-        There is no scheduler at this address.
-    """
-    words = [str(word) for word in words]
-    try:
-        options = _options(words)
-    except click.ClickException as error:
-        raise SpecError(error.format_message()) from error
-    return _submitted(_connected(scheduler), words, options, name)[1]
-
-
-def _submitted(
-    client: Client, words: Sequence[str], options: Mapping[str, Any], name: str | None
-) -> tuple[str, Future[int]]:
-    from bigkpca.execution.submit import submit
-
-    name = name or f"{words[0]}-{uuid4().hex[:6]}"
-    return name, submit(client, name, shlex.join(words), partial(_called, words[0]), options)
 
 
 def _connected(scheduler: str | None) -> Client:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,8 +64,6 @@ class Plan(ShowsSummary):
         Resident memory of this process at its peak: with arrays, what it holds already.
     result_bytes : int
         Size of the result.
-    device : str
-        The device that computes the passes; empty if it is the processor.
     refused : str
         Why the allowed memory is not enough; empty if it is.
     """
@@ -80,7 +78,6 @@ class Plan(ShowsSummary):
     array_bytes: int
     peak_bytes: int
     result_bytes: int
-    device: str = ""
     refused: str = ""
 
     def summary(self) -> Summary:
@@ -93,11 +90,7 @@ class Plan(ShowsSummary):
             "memory of a process": f"{_megabytes(self.peak_bytes)} at most",
             "result": _megabytes(self.result_bytes),
         }
-        if self.device:
-            facts["device"] = self.device
-        if self.refused:
-            facts["refused"] = self.refused
-        return Summary("Plan", facts)
+        return Summary("Plan", facts | ({"refused": self.refused} if self.refused else {}))
 
 
 def _megabytes(size: int) -> str:
@@ -207,9 +200,9 @@ def _sums(features: _Map, blocks: int, threads: int, width: int | None) -> int:
 
 
 def _planned(
-    rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1, more_read: int = 0
+    rows: Rows, size: int, block: int, array_bytes: int, result_bytes: int, passes: int = 1, read: int | None = None
 ) -> Plan:
-    """The cost of passes in blocks of this many rows, with arrays of this size."""
+    """The cost of passes in blocks of this many rows, with arrays of this size; by default, each row is read once."""
     n, d = rows.shape
     return Plan(
         rows=n,
@@ -218,15 +211,11 @@ def _planned(
         block_rows=block,
         tasks=passes * ceil(n / block),
         passes=passes,
-        bytes_read=passes * n * _row(rows) + more_read,
+        bytes_read=n * _row(rows) if read is None else read,
         array_bytes=array_bytes,
         peak_bytes=in_process(array_bytes),
         result_bytes=result_bytes,
     )
-
-
-def components(spec: FitSpec, D: int) -> int:
-    return min(spec.n_components, D) if isinstance(spec.n_components, int) else D
 
 
 class _Fit:
@@ -236,7 +225,8 @@ class _Fit:
         spec, method = fit.spec, fit.spec.method_value
         self.rows, self.fit, self.spec, self.threads, self.device = rows, fit, spec, threads, device
         self.n, self.d, self.D, self.itemsize, self.row = fit.n, fit.d, fit.size, fit.dtype.itemsize, _row(rows)
-        self.r, self.judged = components(spec, fit.size), min(fit.n, _JUDGED)
+        self.r = min(spec.n_components, fit.size) if isinstance(spec.n_components, int) else fit.size
+        self.judged = min(fit.n, _JUDGED)
         self.block = min(fit.n, fit_block_rows(fit.n, rows.grain, spec.block_rows))
         between = _between(fit.kernel(1.0), landmarks=method.landmarks)
         self.features = _Map(self.D, method.map_bytes(self.d, self.D, self.itemsize), self.itemsize, between)
@@ -327,15 +317,15 @@ def plan_resolved(rows: Rows, fit: ResolvedFit, threads: int, device: Device | N
         held, one, strip = n * d * of.itemsize, 8 * n * (r + OVERSAMPLING + 1), strip_bytes(d, of.itemsize)
         working = max(4 * held + of.making, (_MATRIX_BLOCKS + threads) * one + threads * strip)
         array_bytes = max(start.array_bytes, held + working)
-        plan = _planned(rows, n, start.block_rows, array_bytes, held + 8 * n * (r + 1) + kept * row, start.passes + 2)
-        return replace(plan, bytes_read=start.bytes_read + 2 * n * row, device=start.device)
+        result_bytes, read = held + 8 * n * (r + 1) + kept * row, start.bytes_read + 2 * n * row
+        return _planned(rows, n, start.block_rows, array_bytes, result_bytes, start.passes + 2, read)
     passes, passing = of.passes()
     beside = of.features.nbytes + (2 * of.judged + kept) * row
     array_bytes = max(of.reading(), of.choosing(), beside + max(passing, of.solution()))
     of_sums = 8 * D * (D + 2) if of.width is None else 0
     result_bytes = of.features.nbytes + of_sums + 8 * (D * r + r * d + kept * (r + 1)) + (of.judged + kept) * row
-    plan = _planned(rows, D, of.block, array_bytes, result_bytes, passes, row * min(n, fit.sample * rows.grain))
-    return replace(plan, device=str(device)) if device and not fit.spec.exact else plan  # which is solved here
+    read = row * (passes * n + min(n, fit.sample * rows.grain))
+    return _planned(rows, D, of.block, array_bytes, result_bytes, passes, read)
 
 
 def worker_bytes(rows: Rows, fit: ResolvedFit, threads: int, device: Device | None = None) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from importlib.util import find_spec
 from threading import Thread
@@ -63,11 +62,10 @@ def stderr() -> Console:
 
 class ShownProgress(Progress):
     """Progress on stderr: a bar on a terminal, and in a notebook that has ipywidgets, otherwise a line per minute; a
-    line for each finished pass; only warnings when quiet. json: each line is a JSON object, for log collectors, and
-    there is never a bar."""
+    line for each finished pass; only warnings when quiet."""
 
-    def __init__(self, quiet: bool, json: bool = False) -> None:
-        self._quiet, self._json = quiet, json
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
         self._bars: Any = None
         self._title, self._rows, self._done = "", 0, 0
         self._started = self._told = 0.0  # when the pass began, and when a line was last printed
@@ -76,7 +74,7 @@ class ShownProgress(Progress):
         self._stop_bar()  # of a pass that ends in a search for its error
         self._title, self._rows, self._done = title, rows, 0
         self._started = self._told = time.perf_counter()
-        if self._quiet or self._json:
+        if self._quiet:
             return
         if stderr().is_terminal or (stderr().is_jupyter and find_spec("ipywidgets")):
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -113,15 +111,10 @@ class ShownProgress(Progress):
 
     def note(self, message: str) -> None:
         if not self._quiet or message.startswith(WARNING):
-            stderr().print(json_line(message=message) if self._json else message, markup=False)
+            stderr().print(message, markup=False)
 
     def _rate(self) -> str:
         return f"{self._done / max(time.perf_counter() - self._started, 1e-9):,.0f} rows/s"
-
-
-def json_line(**values: Any) -> str:
-    """A line of a log: the time, and these values."""
-    return json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **values})
 
 
 T = TypeVar("T")

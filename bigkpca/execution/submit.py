@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from bigkpca.errors import IncompleteError, SpecError
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 _PREFIX = "bigkpca-job-"  # of the key of the task, and of the topic of its events
 _JOBS = "bigkpca-jobs"  # the topic of the events of all commands
@@ -41,9 +41,9 @@ class Job:
     message: str
 
 
-def submit(client: Client, name: str, command: str, function: Function, options: Mapping[str, Any]) -> Future[int]:
-    """Submit function(options), which returns an exit code and a message. The task continues without the future of the
-    exit code, and without the client. Raises SpecError for a name in use."""
+def submit(client: Client, name: str, command: str, function: Function, options: Mapping[str, Any]) -> None:
+    """Submit function(options), which returns an exit code and a message. The task continues without the client. Raises
+    SpecError for a name in use."""
     from distributed import fire_and_forget
 
     if name in _events(client):
@@ -53,7 +53,6 @@ def submit(client: Client, name: str, command: str, function: Function, options:
     fire_and_forget(future)
     while future.key not in _answer(client.run_on_scheduler, _states):  # it was sent, and may not have arrived
         sleep(_SENDING_SECONDS)
-    return future
 
 
 def jobs(client: Client) -> list[Job]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
 _MARKERS = "osD^vPX*"
-_ERRORS = ("score_error", "eigenvalue_error", "preimage_error")
+_ERRORS = ("score_error", "eigenvalue_error")
 
 
 def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
@@ -65,7 +65,7 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     ----------
     found : Comparison
         What `bigkpca.compare` returned.
-    error : "score_error", "eigenvalue_error" or "preimage_error"
+    error : "score_error" or "eigenvalue_error"
         See `Trial`. Raises SpecError for another one.
     axes : matplotlib.axes.Axes, optional
     """

@@ -87,11 +87,7 @@ def report(
     fitted, path = model_of(model), path_of(model) or ""
     out = output.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
     output.check_local(out)
-    if not output.check_file(out, MARK.encode(), "report.html"):
-        raise SpecError(
-            f"{out} exists and was not made by bigkpca report, so it is never replaced: choose another output path, "
-            "or move it away yourself"
-        )
+    output.check_file(out, "bigkpca report", MARK)
     if not out.lower().endswith((".html", ".htm")):
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
     store = store_of(out)

@@ -111,7 +111,6 @@ class JobRun(JobTable):
     on_drift: Literal["warn", "fail"] = "warn"
     drift_threshold: Annotated[float, Field(gt=0, le=1)] = 0.2
     metrics: Annotated[_Text, AfterValidator(_local)] | None = None
-    log: Literal["plain", "json"] = "plain"
 
     @model_validator(mode="after")
     def _one_place(self) -> JobRun:

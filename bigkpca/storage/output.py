@@ -321,9 +321,9 @@ def check_place(path: str, record: Mapping[str, Any], *, overwrite: bool) -> Non
         )
 
 
-def _foreign(path: str) -> SpecError:
+def _foreign(path: str, maker: str = "bigkpca") -> SpecError:
     return SpecError(
-        f"{path} exists and was not made by bigkpca, so it is never replaced: choose another output path, or move it "
+        f"{path} exists and was not made by {maker}, so it is never replaced: choose another output path, or move it "
         "elsewhere yourself"
     )
 
@@ -470,25 +470,23 @@ def group_path(path: AnyPath, *inputs: str | None) -> str:
     return out
 
 
-def check_file(out: str, mark: bytes, example: str) -> bool:
-    """Whether a file may be written at `out`: nothing exists there, or a file whose first 2000 bytes contain `mark`.
-
-    Raises SpecError if its folder does not exist or contains arrays, and if `out` is a folder.
-    """
+def check_file(out: str, maker: str, mark: str = "") -> None:
+    """Raise SpecError unless the command `maker` may write a file at `out`: its folder exists and contains no arrays,
+    and nothing is there, or a file whose first 2000 bytes contain `mark`."""
     store = store_of(out)
     if not is_url(out) and not store.is_folder(parent(store.absolute(out))):
         raise SpecError(f"{out} cannot be written: its folder does not exist")
     if store.is_folder(out):
-        raise SpecError(f"{out} is a folder: specify a file name, e.g. {example}")
+        raise SpecError(f"{out} is a folder, where {maker} writes a file: choose another name")
     inner = store.absolute(out)
     while (folder := parent(inner)) != inner:
         if any(store.exists(f"{folder}/{name}") for name in NODE_FILES):
             raise SpecError(f"{out} cannot be written: it would lie in {folder}, a folder of Zarr arrays")
         inner = folder
-    if not store.exists(out):
-        return True
-    with store.open(out) as file:
-        return mark in file.read(2000)
+    if store.exists(out):
+        with store.open(out) as file:
+            if mark.encode() not in file.read(2000):
+                raise _foreign(out, maker)
 
 
 def check_local(out: str) -> None:

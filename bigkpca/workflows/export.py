@@ -142,7 +142,7 @@ def export(
 def _locked(path: str, source: str | None, *, overwrite: bool) -> Iterator[str]:
     """The normalised path of a file to write, locked against other runs. Raises SpecError if it must not be written."""
     path = output.output_path(path, source)
-    output.check_file(path, b"", "scores.csv")
+    output.check_file(path, "bigkpca export")
     store = store_of(path)
     with store.writer(path):
         if store.exists(path) and not overwrite:  # also if another run has just written it

@@ -48,7 +48,7 @@ def test_a_comparison_is_drawn_by_its_fits_and_their_medians(axes):
         ("columns", 20, 1.0, (0.5, 0.5, 0.5)),
     ):
         fits += [(*fit, seed, seconds, error) for seed, error in enumerate(errors)]
-    trials = tuple(Trial(*fit, 1, nan, nan, nan, error, nan) for *fit, error in fits)
+    trials = tuple(Trial(*fit, 1, nan, nan, nan, error) for *fit, error in fits)
     found = Comparison("out", "exact", trials)
     with pytest.raises(SpecError, match="unknown error of a comparison 'score': did you mean 'score_error'"):
         plots.comparison(found, "score")

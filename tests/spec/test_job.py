@@ -29,7 +29,6 @@ FULL = {
         "on_drift": "fail",
         "drift_threshold": 0.5,
         "metrics": "/var/metrics.prom",
-        "log": "json",
     },
     "output": {"path": "s3://lake/features", "block_rows": 9, "flag": 0.01, "must_exist": True},
     "model": {
@@ -184,7 +183,7 @@ timeout = "soon"
         "run.timeout: 'soon' is not a time such as '90 s' or '10 min'",
         "run.on_drift: Input should be 'warn' or 'fail'",
         "run.drift_treshold: unknown key 'drift_treshold': did you mean 'drift_threshold'? known are device, "
-        "drift_threshold, log, memory, metrics, on_drift, scheduler, timeout, workers",
+        "drift_threshold, memory, metrics, on_drift, scheduler, timeout, workers",
         "random_state: unknown key 'random_state': known are input, model, output, run",
         "modle: unknown key 'modle': did you mean 'model'? known are input, model, output, run",
     ]
