@@ -17,15 +17,7 @@ from bigkpca.execution.projection import check_columns
 from bigkpca.numerics.evaluation import Evaluation, evaluation
 from bigkpca.numerics.features import shifted_rows
 from bigkpca.numerics.linalg import rank_tolerance
-from bigkpca.numerics.linear_pca import (
-    MOST_RESTORED,
-    MOST_VALUES,
-    Lost,
-    captured,
-    lost_by_both,
-    some_held_out,
-    spread,
-)
+from bigkpca.numerics.linear_pca import MOST_VALUES, captured, spread
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.random_streams import PROBES, SCORING, random_stream
 from bigkpca.spec import EXACT_MOST_ROWS, FitSpec
@@ -63,23 +55,7 @@ def evaluate_rows(
         # Other files may have the same rows: then it is not known whether the model has seen them.
         seen = True if own is not None and rows.fingerprint()["stamp"] == own else None
         found = captured(features, few, Y, seen=seen)
-        lost = None if found is None else _lost(model, few, Y, seen)
-    return replace(result, captured=found, lost=lost)
-
-
-_LEAST_RESTORED = 8  # rows whose pre-images are compared with linear PCA
-_RESTORED_PRODUCTS = 1_000_000_000  # rows x features x columns
-
-
-def _lost(model: Model, X: Array, Y: Array, seen: bool | None) -> Lost | None:
-    """What pre-images lose of up to 500 of the held-out rows of X (m, d) with scores Y (m, r), beside linear PCA of the
-    others. None for models without pre-images, and for rows that do not vary."""
-    most = min(MOST_RESTORED, _RESTORED_PRODUCTS // (model.features.size * model.columns))
-    numbers = some_held_out(len(X), max(_LEAST_RESTORED, most))
-    if model.decoder is None or not len(numbers):
-        return None
-    restored = model.reconstructing(len(numbers))(Y[numbers], None).rows
-    return lost_by_both(model.features, X, numbers, restored, r=model.components, seen=seen)
+    return replace(result, captured=found)
 
 
 def preimage_error(model: Model, rows: Rows, noise: float | None, engine: Engine) -> float:

@@ -22,7 +22,6 @@ from bigkpca.cli.options import (
 )
 from bigkpca.cli.printing import show, show_captured, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
-from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec.units import SAMPLED_ROWS
 
 
@@ -82,10 +81,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     click.echo(f"error of the kernel        {found.kernel}")
     if explained is not None:
         show_captured(explained)
-    if (lost := found.lost) is not None:
-        pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
-        rows = judged_on(lost.held_out, lost.seen)
-        click.echo(f"lost by pre-images: {lost.by_preimages:.1%} of the variance{pca} ({rows})")
 
 
 @command(

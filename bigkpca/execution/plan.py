@@ -380,10 +380,9 @@ def plan_reconstruct(rows: Rows, model: Model, block_rows: int | None, threads: 
 
 def evaluation_bytes(rows: Rows, model: Model, sample: int) -> int:
     """Arrays of an evaluation with `sample` exact rows."""
-    D, decoder = model.features.size, model.decoder
-    restored = 0 if decoder is None else decoder.working_bytes(model.features, min(sample, 500))
+    D = model.features.size
     kernels = 8 * (4 * sample**2 + 2 * sample * (D + model.columns)) + 32 * D * D
-    return _model_bytes(model) + 2 * sample * _row(rows) + max(kernels, restored)
+    return _model_bytes(model) + 2 * sample * _row(rows) + kernels
 
 
 def _model_bytes(model: Model) -> int:

@@ -10,7 +10,7 @@ from bigkpca.errors import Array
 from bigkpca.numerics.display import ShowsSummary, Summary
 from bigkpca.numerics.eigenpairs import Solution
 from bigkpca.numerics.features import FeatureMap
-from bigkpca.numerics.linear_pca import Captured, Lost
+from bigkpca.numerics.linear_pca import Captured
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,6 @@ class Evaluation(ShowsSummary):
     captured : Captured or None
         The share of the columns that the scores explain, beside linear PCA; None if the rows are too few, and for
         kernels that do not compare quantities.
-    lost : Lost or None
-        The error of pre-images of some of these rows, beside linear PCA; None also for models without pre-images.
     """
 
     rows: int
@@ -53,7 +51,6 @@ class Evaluation(ShowsSummary):
     unexplained: Estimate
     kernel: Estimate
     captured: Captured | None = None
-    lost: Lost | None = None
 
     def summary(self) -> Summary:
         """The estimates with their standard errors."""

@@ -14,7 +14,6 @@ from bigkpca.numerics.features import FeatureMap
 from bigkpca.numerics.linalg import eigh_descending
 
 ROWS_PER_COMPONENT = 5  # of a fit to sampled rows: fewer are not enough
-MOST_RESTORED = 500  # rows whose pre-images are compared with linear PCA
 MOST_VALUES = 2_000_000  # of rows that a fit holds already: float64 copies of them take 16 MB each
 _HELD_OUT = 4  # every fourth row is held out
 _LEAST_HELD_OUT = 8
@@ -98,12 +97,15 @@ def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = Tr
     columns are not quantities, if there are too few rows for r components, and if squares overflow."""
     if not features.kernel.on_vectors or features.precomputed or not len(X):
         return None
-    r, held_out = Y.shape[1], some_held_out(len(X), len(X))
+    r, held_out = Y.shape[1], np.arange(_HELD_OUT - 1, len(X), _HELD_OUT)
     train = len(X) - len(held_out)
     if train < ROWS_PER_COMPONENT * r or len(held_out) < _LEAST_HELD_OUT:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        others, judged, _ = _split(features, X, held_out)
+        Z = features.shifted(X)
+        origin = Z[0].astype(np.float64)  # so that columns that do not vary are zero
+        others, judged = np.delete(Z, held_out, axis=0) - origin, Z[held_out] - origin
+        del Z
         if not all(np.abs(values).max() < _LARGEST for values in (others, judged, Y)):
             return None
     Y = np.column_stack([np.ones(len(Y)), Y / max(float(np.abs(Y).max()), np.finfo(float).tiny)])
@@ -117,61 +119,6 @@ def captured(features: FeatureMap, X: Array, Y: Array, *, seen: bool | None = Tr
     return Captured(train, len(judged), r, variance, by_scores, by_pca, seen)
 
 
-@dataclass(frozen=True)
-class Lost:
-    """The share of the variance of held-out rows that is lost where their pre-images, or linear PCA, stand for them.
-
-    Attributes
-    ----------
-    rows, held_out, components : int
-        As in `Captured`: PCA was fitted to other rows.
-    by_preimages, by_pca : float
-        Squared distance to the rows, over their squared distance from the mean of the other rows, in the units of the
-        model. `by_pca` is None if the other rows are too few for PCA with as many components.
-    seen : bool or None
-        Whether the held-out rows are among those that kernel PCA or its pre-images were fitted to; None if that is not
-        known.
-    """
-
-    rows: int
-    held_out: int
-    components: int
-    by_preimages: float
-    by_pca: float | None
-    seen: bool | None = True
-
-
-def lost_by_both(
-    features: FeatureMap, X: Array, numbers: Array, by_preimages: Array, *, r: int, seen: bool | None = True
-) -> Lost | None:
-    """What is lost where pre-images (k, d), and PCA of r components, stand for the rows of X (m, d) with these numbers
-    (k,). None if all rows are held out, or do not vary."""
-    of_preimages = share_lost(features, X, numbers, by_preimages)
-    if of_preimages is None:
-        return None
-    of_pca, (others, judged, origin) = None, _split(features, X, numbers)
-    if len(others) >= ROWS_PER_COMPONENT * r:
-        restored = features.unshifted(LinearPCA.of(others, r).reconstruct(judged) + origin)
-        of_pca = share_lost(features, X, numbers, restored)
-    return Lost(len(others), len(judged), r, of_preimages, of_pca, seen)
-
-
-def share_lost(features: FeatureMap, X: Array, numbers: Array, restored: Array) -> float | None:
-    """The squared distance of those of the rows X (m, d) with these numbers (k,) from the restored ones (k, d), over
-    their squared distance from the mean of the other rows, in the units of the model. None as for `lost_by_both`."""
-    others, judged, origin = _split(features, X, numbers)
-    total = float(np.sum((judged - others.mean(axis=0)) ** 2)) if len(others) else 0.0
-    return float(np.sum((judged - features.shifted(restored) + origin) ** 2)) / total if total > 0 else None
-
-
-def _split(features: FeatureMap, X: Array, numbers: Array) -> tuple[Array, Array, Array]:
-    """The rows of X (m, d) without and with these numbers, in the units of the model, and the origin that was
-    subtracted so that columns that do not vary are zero."""
-    Z = features.shifted(X)
-    origin = Z[0].astype(np.float64)
-    return np.delete(Z, numbers, axis=0) - origin, Z[numbers] - origin, origin
-
-
 def judged_on(held_out: int, seen: bool | None) -> str:
     """On which rows kernel and linear PCA are compared, in words."""
     of = {False: "both", True: "PCA, but not of kernel PCA", None: "PCA; kernel PCA may have seen them"}[seen]
@@ -181,9 +128,3 @@ def judged_on(held_out: int, seen: bool | None) -> str:
 def spread(m: int, most: int) -> Array:
     """The numbers of at most `most` of m rows, evenly spaced and ascending."""
     return np.linspace(0, m - 1, min(m, most)).astype(np.intp)
-
-
-def some_held_out(m: int, most: int) -> Array:
-    """The numbers of at most `most` of the held-out ones of m rows, evenly spaced and ascending."""
-    numbers = np.arange(_HELD_OUT - 1, m, _HELD_OUT)
-    return numbers[spread(len(numbers), most)]

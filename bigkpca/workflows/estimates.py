@@ -157,7 +157,7 @@ def evaluate(
     -------
     Evaluation
         The shares of the variance that scores hold and that the features miss, the error of the kernel, and what scores
-        capture of the columns and lose in pre-images.
+        capture of the columns.
 
     Raises
     ------

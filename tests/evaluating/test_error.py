@@ -80,17 +80,12 @@ def test_standard_errors_are_those_of_many_samples():
         assert 0.7 * spread < stated < 2 * spread, name
 
 
-def test_an_evaluation_tells_what_scores_capture_of_columns_and_what_pre_images_lose(digits):
+def test_an_evaluation_tells_what_scores_capture_of_columns(digits):
     X = digits[:200].astype(np.float64)
     kpca = KernelPCA(R, size=60, random_state=1).fit(X)
     found, Y = bigkpca.evaluate(kpca, X), kpca.transform(X)
     assert found.captured.shares == pytest.approx(captured(kpca.model_.features, X, Y).shares, rel=1e-4)
-    held_out = np.arange(3, 200, 4)
-    spread = np.sum((X[held_out] - np.delete(X, held_out, axis=0).mean(axis=0)) ** 2)
-    lost = np.sum((X[held_out] - kpca.inverse_transform(Y[held_out])) ** 2) / spread
-    assert found.lost.by_preimages == pytest.approx(lost, rel=1e-4)
     assert "columns explained" in repr(found)
-    assert bigkpca.evaluate(fitted(X, kernel="laplacian"), X).lost is None
 
 
 def test_models_that_keep_all_rows_have_no_error_on_them():

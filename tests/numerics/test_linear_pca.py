@@ -7,7 +7,7 @@ import pytest
 
 from bigkpca import kernels
 from bigkpca.numerics.features import Columns, GivenKernels
-from bigkpca.numerics.linear_pca import Captured, LinearPCA, captured, lost_by_both
+from bigkpca.numerics.linear_pca import Captured, LinearPCA, captured
 from tests.helpers.memory import traced_peak
 
 
@@ -80,28 +80,6 @@ def test_nothing_is_known_from_few_rows_or_of_rows_that_are_not_vectors_or_overf
     assert captured(features, bad, Y) is captured(features, X, bad[:, :2]) is None
     assert captured(of_columns(X, dtype=np.float32), X * 1e60, Y) is None
     assert captured(features, np.ones((40, 3)), Y) is None
-
-
-def test_reconstructions_are_judged_on_rows_that_pca_has_not_seen():
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(30, 4)) @ np.diag([9, 3, 1, 1]) + 7
-    scale = X.std(axis=0)
-    numbers, restored = np.array([2, 5, 29]), rng.normal(size=(3, 4))
-    found = lost_by_both(of_columns(X, scale), X, numbers, restored, r=2)
-    train, test = np.delete(X, numbers, axis=0), X[numbers]
-    pca = by_svd(train / scale, test / scale, 2) * scale
-
-    def lost(rows):
-        return np.sum(((test - rows) / scale) ** 2) / np.sum(((test - train.mean(axis=0)) / scale) ** 2)
-
-    assert found.by_preimages == pytest.approx(lost(restored))
-    assert found.by_pca == pytest.approx(lost(pca))
-    assert (found.rows, found.held_out, found.components) == (27, 3, 2)
-    few = lost_by_both(of_columns(X, scale), X, numbers, restored, r=6)
-    assert few.by_pca is None
-    assert few.by_preimages == found.by_preimages
-    assert lost_by_both(of_columns(X), X, np.arange(30), X, r=2) is None
-    assert lost_by_both(of_columns(X), np.ones((30, 4)), numbers, restored, r=2) is None
 
 
 def test_what_scores_capture_takes_less_than_three_copies_of_the_rows():
