@@ -198,8 +198,8 @@ def fit_pass(path: str, size: int, sigma: float, **options: Any) -> tuple[Rows, 
     fit, engine = resolve(FitSpec.checked(size=size, sigma=sigma, **options), rows), Engine(threads=2)
     sample = draw_sample(rows, fit, engine)
     features = choose_features(sample, scaled_columns(sample, fit, engine), fit, engine)
-    shift = mean_features(features, sample.probes)
-    rounding = rounding_of(features, sample.probes, shift, engine).of(features.dtype)
+    shift = mean_features(features, sample.probes.X)
+    rounding = rounding_of(features, sample.probes.X, shift, engine).of(features.dtype)
     return rows, lambda engine: seconds_of(lambda: sums_of(rows, features, shift, rounding, None, engine))
 
 

@@ -90,7 +90,7 @@ def _in_subspace(sample: Sample, columns: Columns, fit: ResolvedFit, engine: Eng
     candidates = sample.candidates(size, rule.most_rows(size), rng)
     if sample.certain(size).any() or len(candidates) <= size:
         return None
-    some = columns.shifted(sample.probes[: subspace.MEASURED_ROWS])
+    some = columns.shifted(sample.probes.X[: subspace.MEASURED_ROWS])
     components = spec.n_components if isinstance(spec.n_components, int) else size // 20
     least = subspace.missed(subspace.spectrum(kernel, some), components, size)
     if not least > 0 or not (rate := subspace.rate(kernel, some)) > 0:

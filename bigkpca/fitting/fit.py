@@ -67,22 +67,31 @@ def fit_rows(
         warn_if_fewer(model, fit, engine.progress)
         return replace(model, provenance={**provenance, **model.provenance})
     first = fit.start() if fit.matrix_free else fit
-    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # an error names columns that overflow
+    with single_threaded_blas, np.errstate(over="ignore", invalid="ignore"):  # errors name columns that overflow
         sample = draw_sample(rows, first, engine, set_aside)
         columns = scaled_columns(sample, first, engine)
-    model, span = _grown(sample, columns, first, engine, limit)
+        probes, calibration_rows = sample.probes, sample.set_aside
+        decoder_rows = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
+        if first.spec.tol is None:
+            features = choose_features(sample, columns, first, engine)
+            del sample  # up to 64 MB, as much as the rest of a pass
+            model, span = solve_rows(probes, features, first, engine, limit)
+        else:
+            model, span = _grown(sample, columns, first, engine, limit)
+            del sample
+    choices = [*choices_of(model.features, first), *model.provenance["choices"]]
     provenance |= devices_recorded(engine.devices or [CPU])
-    model = replace(model, provenance={**provenance, **model.provenance})
-    decoder_rows = spread(sample.X, spec.preimage_rows(len(sample.X))) if spec.keeps_sample else None
-    calibration_rows, weight = sample.set_aside, sample.weight
-    del sample  # products do not need it, nor the span
+    model = replace(model, provenance={**provenance, **model.provenance, "choices": choices})
+    warn_if_dominated(probes.rows, probes.X, model.features, spec)
+    warn_if_narrow(model.features, probes.X, model.solution.unexplained)
+    warn_of(model)
     release_freed_memory(first.size)
     if fit.matrix_free:
         span = decoder_rows = None  # the decoder is made of rows of the refined model
         model = refine_by_products(rows, model, spec, engine)
     warn_if_fewer(model, fit, engine.progress)
     model = with_decoder(model, decoder_rows, spec, span)
-    return calibrated(model, calibration_rows, weight, engine) if spec.calibration_rows else model
+    return calibrated(model, calibration_rows, probes.weight, engine) if spec.calibration_rows else model
 
 
 def columns_recorded(source: Rows | Model) -> Provenance:
@@ -116,34 +125,26 @@ def _grown(
     """The model of the first size that meets the tolerance, or else of the largest that memory allows, and the span of
     its landmarks. Warns ToleranceWarning if that leaves a larger error."""
 
-    @np.errstate(over="ignore", invalid="ignore")  # the pass reports rows that overflow
     def solved(sized: ResolvedFit) -> tuple[Model, Span | None]:
-        with single_threaded_blas:
-            return solve_rows(sample, choose_features(sample, columns, sized, engine), sized, engine, limit)
+        return solve_rows(sample.probes, choose_features(sample, columns, sized, engine), sized, engine, limit)
 
-    (first, *larger), tol, stopped, grown = _tried(fit), fit.spec.tol, "", list[dict[str, Any]]()
+    (first, *larger), tol, stopped = _tried(fit), fit.spec.tol, ""
+    assert tol is not None
     model, span = solved(first)
-    if tol is not None:
-        for sized in larger:
-            if model.certificate.error <= tol:
-                break
-            size, error = model.features.size, model.certificate.error
-            engine.progress.note(f"size {size} has an error of {error:.3g}, above tol={tol}: growing")
-            try:
-                check_fits(sample.rows, sized, engine, limit)
-                model, span = solved(sized)
-            except MemoryLimitError as cause:
-                stopped = f": {cause}"
-                break
+    for sized in larger:
         size, error = model.features.size, model.certificate.error
-        if error > tol:
-            advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
-            warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
-        reason = f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}"
-        grown = [choice("size", size, reason)]
-    choices = [*choices_of(model.features, first), *grown, *model.provenance["choices"]]
-    model = replace(model, provenance={**model.provenance, "choices": choices})
-    warn_if_dominated(sample.rows, sample.probes, model.features, fit.spec)
-    warn_if_narrow(model.features, sample.probes, model.solution.unexplained)
-    warn_of(model)
-    return model, span
+        if error <= tol:
+            break
+        engine.progress.note(f"size {size} has an error of {error:.3g}, above tol={tol}: growing")
+        try:
+            check_fits(sample.rows, sized, engine, limit)
+            model, span = solved(sized)
+        except MemoryLimitError as cause:
+            stopped = f": {cause}"
+            break
+    size, error = model.features.size, model.certificate.error
+    if error > tol:
+        advice = stopped or ": that is the largest one; use a larger tol, a larger sigma, or method='exact'"
+        warn(f"tol={tol} was not met: size {size} leaves an error of {error:.3g}{advice}", ToleranceWarning)
+    grown = choice("size", size, f"the first of 100, 200, 400, ... for tol={tol}: it has an error of {error:.3g}")
+    return replace(model, provenance={**model.provenance, "choices": [grown, *model.provenance["choices"]]}), span

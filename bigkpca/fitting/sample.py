@@ -25,26 +25,39 @@ _ROWS_PER_LANDMARK = 10  # at least, of rows from which landmarks are chosen by 
 
 
 @dataclass(frozen=True)
+class Probes:
+    """A few rows of a sample, on which choices are judged: all that a pass needs of it."""
+
+    rows: Rows  # from which they were drawn
+    X: Array  # (q, d), at most 1024; drawn, since strides may hit periods
+    weights: Array | None  # of X (q,); None if all are 1
+    weight: float  # of all rows, their number without weights
+
+
+@dataclass(frozen=True)
 class Sample:
     """Rows of a fit that were read by number, in the order and dtype of the data.
 
     Rows with weights are drawn in proportion to them, all others uniformly, without replacement.
     """
 
-    rows: Rows  # from which they were drawn
+    probes: Probes  # some of X
     X: Array  # (m, d): the rows that all choices are made from
     weights: Array | None  # of X (m,); None if all are 1
     order: Array  # of rows with weights, that in which they were drawn (m,); of others, a few drawn numbers
     effective: int  # how many rows of equal weight tell as much about a mean as all rows
-    probes: Array  # at most 1024 of X, on which choices are judged; drawn, since strides may hit periods
     own: Array  # landmarks that the caller gave by row numbers; 0 rows if none
     set_aside: Array  # rows that take no part in the fit
-    weight: float  # of all rows, their number without weights
 
     @property
-    def probe_weights(self) -> Array | None:
-        """The weights of the probes; None if all are 1."""
-        return None if self.weights is None else self.weights[self.order[:PROBE_ROWS]]
+    def rows(self) -> Rows:
+        """The rows from which it was drawn."""
+        return self.probes.rows
+
+    @property
+    def weight(self) -> float:
+        """The weight of all rows."""
+        return self.probes.weight
 
     @property
     def shares(self) -> Array | None:
@@ -96,8 +109,9 @@ def draw_sample(rows: Rows, fit: ResolvedFit, engine: Engine, set_aside: Array =
             f"{rows.where}: all {len(X)} sampled rows{those} are equal: constant data have no kernel principal "
             "components"
         )
-    weights = weights_of(rows, numbers)
-    return Sample(rows, X, weights, order, effective, X[order[:PROBE_ROWS]], own_rows, aside, weight)
+    weights, few = weights_of(rows, numbers), order[:PROBE_ROWS]
+    probes = Probes(rows, X[few], None if weights is None else weights[few], weight)
+    return Sample(probes, X, weights, order, effective, own_rows, aside)
 
 
 def drawn_numbers(
@@ -128,7 +142,7 @@ def scaled_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Columns:
     """Offset and scale of the columns, and the kernel, from the sample; `standardize` takes one pass."""
     spec = fit.spec
     columns = _shifted_columns(sample, fit, engine)
-    probes = columns.shifted(sample.probes)
+    probes = columns.shifted(sample.probes.X)
     _check_sizes(sample.rows, probes, spec, 0, float(np.finfo(fit.dtype).max))
     if spec.needs_median:
         distances, pairs = _distances(sample, columns, spec)
@@ -157,7 +171,7 @@ def _shifted_columns(sample: Sample, fit: ResolvedFit, engine: Engine) -> Column
         moments = sum_by_block("standardising", block_columns, rows, (), spec.block_rows, engine)
         offset = rounded(moments.mean, rows)
     elif kernel.allows_shift(spec.center):
-        offset = rounded(np.median(sample.probes, axis=0), rows)  # which outliers and sentinels do not move
+        offset = rounded(np.median(sample.probes.X, axis=0), rows)  # which outliers and sentinels do not move
     scale = scale_of(rows, spec, moments)
     if scale is not None and moments is None:  # pre-images of columns of weight 0 are their offset
         mean = rounded(sample.X.mean(axis=0, dtype=np.float64), rows)

@@ -15,7 +15,7 @@ from bigkpca.execution.passes import BlockSums, action_of, computed_in_single, m
 from bigkpca.fitting import certify
 from bigkpca.fitting.features import choice, leading_by_passes
 from bigkpca.fitting.memory_limits import check_fits
-from bigkpca.fitting.sample import Sample
+from bigkpca.fitting.sample import Probes
 from bigkpca.numerics import eigenpairs, precision
 from bigkpca.numerics.certificate import Certificate
 from bigkpca.numerics.drawn_rows import Draw, Measure, least_threshold, quarter
@@ -33,23 +33,24 @@ _NEGATIVE = -1e-6  # of the largest eigenvalue: functions of users may compute i
 
 
 def solve_rows(
-    sample: Sample, features: FeatureMap, fit: ResolvedFit, engine: Engine, limit: int | None = None
+    probes: Probes, features: FeatureMap, fit: ResolvedFit, engine: Engine, limit: int | None = None
 ) -> tuple[Model, Span | None]:
-    """The model of the rows of a sample with these features, from the passes of a fit, and the span of its landmarks.
+    """The model of the rows of which `probes` are some, with these features, from the passes of a fit, and the span of
+    its landmarks.
 
     Features are in the dtype of the passes. Raises MemoryLimitError if that is float64, which the plan did not assume,
     and needs more than `limit`.
     """
-    rows, probes, spec = sample.rows, sample.probes, fit.spec
+    rows, X, spec = probes.rows, probes.X, fit.spec
     if spec.exact:
         assert has_landmarks(features)
-        return _exactly(features, probes, spec), None
-    shift = mean_features(features, probes)
+        return _exactly(features, X, spec), None
+    shift = mean_features(features, X)
     shift = shift.astype(features.dtype).astype(np.float64)  # rounded as when it is subtracted from tiles
     if fit.randomized(features.size):
         return _by_sketch(rows, features, shift, spec, engine), None
-    basis, rounding, choices = span_basis(features), rounding_of(features, probes, shift, engine), []
-    if _float64_is_needed(sample, features, basis, rounding, spec):
+    basis, rounding, choices = span_basis(features), rounding_of(features, X, shift, engine), []
+    if _float64_is_needed(probes, features, basis, rounding, spec):
         engine.progress.note("rounding in float32 would be too large here: the pass is in float64")
         check_fits(rows, fit.changed(dtype="float64"), engine, limit)
         reason = "rounding in float32 could move an eigenvalue, or what landmarks miss, by more than 1 %"
@@ -58,19 +59,19 @@ def solve_rows(
     measure = Measure.of_rows()
     if basis is not None and basis.triangular:
         measure = Measure.of_landmarks(basis.W, basis.order[: quarter(len(basis.order))], features.dtype)
-    draw = draw_of(features, measure, probes, sample.probe_weights, sample.weight, fit)
+    draw = draw_of(features, measure, X, probes.weights, probes.weight, fit)
     found = sums_of(rows, features, shift, rounding.of(features.dtype), spec.block_rows, engine, draw)
-    return solve(found, features, spec, basis, probes, choices)
+    return solve(found, features, spec, basis, X, choices)
 
 
 def _float64_is_needed(
-    sample: Sample, features: FeatureMap, basis: Basis | None, rounding: RoundingOfRows, spec: FitSpec
+    probes: Probes, features: FeatureMap, basis: Basis | None, rounding: RoundingOfRows, spec: FitSpec
 ) -> bool:
     """Whether the pass must be in float64, although no dtype was asked for and features are in float32."""
     if spec.dtype is not None or features.dtype == np.float64:
         return False
     wanted = spec.n_components if isinstance(spec.n_components, int) else features.size
-    return not precision.single_is_enough(rounding, features, basis, len(sample.probes), sample.weight, wanted)
+    return not precision.single_is_enough(rounding, features, basis, len(probes.X), probes.weight, wanted)
 
 
 def rounding_of(features: FeatureMap, probes: Array, shift: Array, engine: Engine) -> RoundingOfRows:

@@ -1,5 +1,8 @@
 """Fits of rows in memory: what they are equal to, and rows and options that they refuse."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
@@ -10,7 +13,8 @@ from bigkpca.errors import DataError, FewerComponentsWarning, MemoryLimitError
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.fit import fit_rows
-from bigkpca.fitting.sample import sample_lengths
+from bigkpca.fitting.sample import draw_sample, sample_lengths
+from bigkpca.fitting.solve import solve_rows
 from bigkpca.spec import FitSpec, resolve
 from tests.fitting.cases import every_method
 from tests.fitting.cases import fitted as fit_small
@@ -114,3 +118,22 @@ def test_constant_columns_keep_scale_one():
         np.testing.assert_array_equal(model.features.scale[[1, 3, 4]], 1)
         np.testing.assert_allclose(model.features.scale[[0, 2, 5]], X[:, [0, 2, 5]].std(axis=0), rtol=1e-12)
         assert np.isfinite(scores(model, X)).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"preimage": "ridge"}, {"standardize": True}, {"method": "rff-pca"}], ids=str)
+def test_the_sample_is_freed_before_the_pass(monkeypatch, digits, options):
+    held = []
+
+    def drawn(*given):
+        sample = draw_sample(*given)
+        held.append(weakref.ref(sample.X))
+        return sample
+
+    def solved(*given):
+        gc.collect()
+        assert held[0]() is None
+        return solve_rows(*given)
+
+    monkeypatch.setattr("bigkpca.fitting.fit.draw_sample", drawn)
+    monkeypatch.setattr("bigkpca.fitting.fit.solve_rows", solved)
+    assert fit(digits, n_components=3, size=20, **options).components == 3
