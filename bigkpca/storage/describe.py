@@ -13,7 +13,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.sample_weights import BESIDE
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import ZarrRows, rows_of_manifest
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.numerics import preimages
 from bigkpca.numerics.certificate import Certificate, accuracy
 from bigkpca.numerics.display import at_most, share_at_most
@@ -27,7 +27,7 @@ _FACTS = {"kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize"
 _FACTS |= {"preimage", "noise", "calibration_rows"}
 
 
-def info(path: str, array: str | None = None) -> dict[str, Any]:
+def info(path: str) -> dict[str, Any]:
     """Facts about what is at `path`, finished or not. Reads metadata and a model's arrays, but no rows.
 
     Raises SpecError if there is nothing readable, CorruptionError for a damaged model.
@@ -37,10 +37,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if about is None and (claim := output.claimed(path)) is not None:
         return {"kind": str(claim.get("format")), "path": path, "finished": False}
     if about is None:
-        rows = open_rows(path, array)
+        rows = open_rows(path)
         return {"kind": "npy" if isinstance(rows, NpyRows) else "zarr array", "path": path, **_array_facts(rows)}
-    if array is not None:
-        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: omit --array")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
     if about["format"] != "dataset":

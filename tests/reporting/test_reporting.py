@@ -158,7 +158,12 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(place, tmp_path):
             "component 2",
         ),
         ({"method": "exact"}, 64, {"approximation": "exact: the whole Gram matrix was solved"}, "component 2"),
-        ({"kernel": "laplacian", "size": 4, "n_components": 3}, 64, {"approximation": "inaccurate, 0 of 3"}, "Spectrum"),
+        (
+            {"kernel": "laplacian", "size": 4, "n_components": 3},
+            64,
+            {"approximation": "inaccurate, 0 of 3"},
+            "Spectrum",
+        ),
         ({"kernel": "sigmoid", "gamma": 1e-5, "size": 30}, 64, {"pre-images": "none"}, "Spectrum"),
         ({"column_weights": [2, 1]}, 2, {"column weights": "2"}, "component 2"),
     ],
