@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bigkpca.cli.command import command, option, verbose_option
-from bigkpca.cli.options import PATH, array_option, common, json_option, overwrite_option
+from bigkpca.cli.options import PATH, common, json_option, overwrite_option
 from bigkpca.cli.printing import SPECTRUM, show, show_columns, show_model
 from bigkpca.execution.progress import ShownProgress
 
@@ -104,14 +104,13 @@ def ingest(sources: tuple[str, ...], destination: str, quiet: bool, **options: A
     "bigkpca info rows.zarr --json",
 )
 @click.argument("path", type=PATH)
-@array_option
 @json_option
 @verbose_option
-def info(path: str, array: str | None, as_json: bool) -> None:
+def info(path: str, as_json: bool) -> None:
     """Describe the dataset, model, feature store or Zarr array at PATH."""
     from bigkpca.storage.describe import info as look
 
-    facts = look(path, array)
+    facts = look(path)
     if as_json or facts["kind"] != "model":
         show(facts, as_json)
         return

@@ -12,7 +12,6 @@ from bigkpca.cli.command import command, option
 from bigkpca.cli.options import (
     PATH,
     Command,
-    array_option,
     common,
     device_option,
     json_option,
@@ -96,7 +95,6 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     metavar="PATH|NAME",
     help="Add labels: a file, or the name of an array beside the rows (y).",
 )
-@array_option
 @overwrite_option
 @common
 def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
@@ -133,7 +131,6 @@ def export(scores: str, out: str, quiet: bool, **options: Any) -> None:
     show_default="their shape before ingest",
     help="Show rows as images.",
 )
-@array_option
 @overwrite_option
 @common
 def report(model: str, out: str, quiet: bool, **options: Any) -> None:

@@ -45,11 +45,6 @@ def memory_option(text: str, unset: str = "no limit") -> Callable[[Command], Com
     return option("--memory", metavar="AMOUNT", callback=read, show_default=unset, help=text)
 
 
-array_option = option(
-    "--array", metavar="NAME", show_default="x, or the only one", help="Array to read from a Zarr group."
-)
-
-
 scheduler_option = option(
     "--scheduler",
     metavar="ADDRESS",
@@ -71,7 +66,7 @@ def running(command: Command) -> Command:
     text = "Stop if no block of rows finishes within this time, e.g. '30 min'."
     timeout = option("--timeout", metavar="TIME", default=TIMEOUT_WRITTEN, help=text)
     memory = memory_option("Refuse to run if a process would need more, e.g. '2 GB'.")
-    for each in (array_option, memory, timeout, workers_option, scheduler_option):
+    for each in (memory, timeout, workers_option, scheduler_option):
         command = each(command)
     return common(command)
 

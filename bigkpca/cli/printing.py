@@ -8,11 +8,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from bigkpca.numerics.certificate import accuracy
-from bigkpca.numerics.display import at_most, plus_minus, share_at_most
-from bigkpca.numerics.linear_pca import judged_on
+from bigkpca.numerics.display import at_most, plus_minus
 
 if TYPE_CHECKING:
     from bigkpca.ingesting.encoder import Column
@@ -89,13 +86,15 @@ def show_model(facts: Mapping[str, Any], names: Iterable[str], **others: str) ->
 
 def show_spectrum(facts: Mapping[str, Any]) -> None:
     """Print the first eigenvalues with their upper bounds and trust, all others in one line, and the errors."""
-    rows, certified, whole = 10, facts["certificate"], _whole(facts)
+    from bigkpca.storage.describe import accuracy_in_words, whole_gram
+
+    rows, certified = 10, facts["certificate"]
     trust, values, shares = certified["trust"], facts["eigenvalues"], facts["explained_variance_ratio"]
     columns = {
         "component": [str(number) for number, _ in enumerate(values[:rows], 1)],
         "eigenvalue": [f"{value:#.5g}" for value in values[:rows]],
     }
-    if any(value is not None for value in certified["estimate"]) and not whole:
+    if any(value is not None for value in certified["estimate"]) and not whole_gram(facts):
         pairs = zip(certified["estimate"][:rows], certified["standard_error"][:rows], strict=True)
         columns["exact (estimate)"] = ["" if value is None else plus_minus(value, error) for value, error in pairs]
     columns["share of variance"] = [f"{share:.2%}" for share in shares[:rows]]
@@ -114,22 +113,10 @@ def show_spectrum(facts: Mapping[str, Any]) -> None:
         }
         lines.append(tuple(others.get(title, "") for title in columns))
     click.echo("\n".join(aligned(lines, [len(columns) - 1], "   ")))
-    _show_errors(facts)
-    reliable = "exact"
-    if not whole:
-        known = len(trust) - trust.count("doubtful")
-        reliable = (
-            f"{accuracy(tuple(trust), np.array(shares))[0]}, {known} of {len(trust)} components are solid or fair"
-        )
-    click.echo(f"approximation: {reliable} (how well kernel PCA is known, not how useful it is)")
-    click.echo(f"captured in feature space: {sum(shares):.1%} of the variance")
+    for name, words in accuracy_in_words(facts).items():
+        click.echo(f"{name}: {words}")
     if facts["captured"] is not None:
         show_captured(facts["captured"])
-
-
-def _whole(facts: Mapping[str, Any]) -> bool:
-    """Whether the whole Gram matrix was solved."""
-    return facts["method"] == "exact" and all(value is None for value in facts["certificate"]["residuals"])
 
 
 _MOST_COLUMNS = 12
@@ -137,9 +124,9 @@ _MOST_COLUMNS = 12
 
 def show_captured(found: Mapping[str, Any]) -> None:
     """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
-    scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
-    rows = judged_on(found["held_out"], found["seen"])
-    click.echo(f"captured of the columns: {found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})")
+    from bigkpca.storage.describe import captured_in_words
+
+    click.echo(f"captured of the columns: {captured_in_words(found)}")
     if not (columns := found["columns"]):
         return
     words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
@@ -169,23 +156,3 @@ def aligned(rows: Iterable[Sequence[str]], left: Container[int], gap: str = "  "
         gap.join(f"{cell:{'<' if i in left else '>'}{widths[i]}}" for i, cell in enumerate(row)).rstrip()
         for row in rows
     ]
-
-
-def _show_errors(facts: Mapping[str, Any]) -> None:
-    """Print the errors of the whole fit: proven bounds, and bounds with a confidence level."""
-    certified = facts["certificate"]
-    if _whole(facts):
-        click.echo("exact: the whole Gram matrix was solved, there is no error of approximation")
-        return
-    if any(value is not None for value in certified["residuals"]):
-        largest = at_most(max(certified["residuals"]), 2)
-        click.echo(f"largest relative residual: {largest:.2g} (proven: an eigenvalue lies within it)")
-    if certified["unexplained"] < 1:
-        share = share_at_most(certified["unexplained"])
-        click.echo(f"unexplained by the landmarks: {share} of the variance at most (proven)")
-    if certified["confidence"]:
-        missed = certified["missed"][0] * facts["eigenvalues"][0]
-        click.echo(
-            f"missed by the landmarks: no component with an eigenvalue above {at_most(missed):.5g} "
-            f"({certified['confidence']:.0%} confidence)"
-        )

@@ -47,9 +47,9 @@ def open_rows(data: Any, array: str | None = None) -> Rows:
     return rows
 
 
-def open_uncounted(data: Any, array: str | None = None) -> Rows:
+def open_uncounted(data: Any) -> Rows:
     """Like `open_rows`, for results row by row: rows of a Dask array with unknown chunk sizes are not counted."""
-    return open_rows(uncounted_rows(data) if is_dask_array(data) else data, array)
+    return open_rows(uncounted_rows(data) if is_dask_array(data) else data)
 
 
 def path_of(data: Any) -> str | None:
@@ -114,7 +114,6 @@ def _path_rows(path: str, array: str | None) -> Rows:
         raise absent(path, f"{path} does not exist")
     if not store.is_folder(path):
         if path.endswith(".npy"):
-            _check_unnamed(path, array)
             try:
                 return NpyRows.open(store.absolute(path))  # workers may run in another folder
             except OSError as error:
@@ -127,14 +126,7 @@ def _path_rows(path: str, array: str | None) -> Rows:
     if node is None:  # or an output in an object store, where it is written in place
         raise absent(path, f"{path} is not a Zarr array or group, nor a .npy file")
     if isinstance(node, zarr.Array):
-        _check_unnamed(path, array)
         return zarr_rows(node, path)
     if array is None and "encoding-type" in node.attrs:
         raise SpecError(f"{path} is of AnnData: pass anndata.experimental.read_lazy({path!r}).X")
     return group_rows(path, node, array)
-
-
-def _check_unnamed(path: str, array: str | None) -> None:
-    """Raise SpecError if a name is given for the array at `path`, which is the only one there."""
-    if array is not None:
-        raise SpecError(f"{path} is one array, not a group that contains {array!r}: omit --array (array= in Python)")

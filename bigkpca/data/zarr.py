@@ -271,7 +271,7 @@ def group_rows(path: str, group: zarr.Group, name: str | None) -> ZarrRows:
     if node is None and name is None:
         arrays = arrays_of(group, path)
         if len(arrays) != 1:
-            raise SpecError(f"{path} contains the arrays {list(arrays)}: name one with --array (array= in Python)")
+            raise SpecError(f"{path} contains the arrays {list(arrays)}: pass the path of one, as in {path}/NAME")
         ((name, node),) = arrays.items()
     if not isinstance(node, zarr.Array):
         raise lacking(group, path, name or "x")

@@ -20,7 +20,6 @@ from bigkpca.spec.units import TIMEOUT, parse_bytes, parse_seconds
 class ReadingOptions(TypedDict, total=False):
     """Options of functions that read many rows, here or on a cluster, in the form that users pass."""
 
-    array: str | None
     scheduler: str | None
     workers: int | None
     memory: str | int | None
@@ -45,7 +44,6 @@ class RunOptions:
     """Options of a run, as `bigkpca.fit` describes them. They change no result, except that memory may end the growth
     of a size (`tol`), and that a device rounds differently. Raises SpecError for values that cannot be parsed."""
 
-    array: str | None = None
     scheduler: str | None = None
     workers: int | None = None
     device: str | None = None

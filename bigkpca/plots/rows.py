@@ -170,9 +170,7 @@ class ShownScores:
     source: str | None
 
 
-def shown_scores(
-    model: Model, data: Any = None, scores: Any = None, array: str | None = None, progress: Progress | None = None
-) -> ShownScores:
+def shown_scores(model: Model, data: Any = None, scores: Any = None, progress: Progress | None = None) -> ShownScores:
     """Some of these scores, or of the scores of these rows; by default of those that were fitted. Raises SpecError."""
     if data is not None and scores is not None:
         raise SpecError("data and scores exclude each other: pass rows, or their scores")
@@ -185,7 +183,7 @@ def shown_scores(
         with unchanged(rows):
             found = read_rows(rows, numbers, engine)
     else:
-        rows = rows_of(model, data, array)
+        rows = rows_of(model, data)
         source = source if data is None else path_of(data)
         numbers = _numbers_to_project(rows, model)
         with unchanged(rows):
@@ -193,12 +191,12 @@ def shown_scores(
     return ShownScores(rows.shape[0], numbers, found.astype(np.float64), source)
 
 
-def rows_of(model: Model, data: Any = None, array: str | None = None) -> Rows:
+def rows_of(model: Model, data: Any = None) -> Rows:
     """These rows, or else those that were fitted. Raises SpecError if they do not fit the model, or are gone."""
     path = model.provenance["identity"]["path"]
     if data is None and path is None:
         raise SpecError("the rows were in memory and were not kept: pass rows (data) or their scores")
-    rows = open_rows(path if data is None else data, array)
+    rows = open_rows(path if data is None else data)
     check_columns(rows, model)
     return rows
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigkpca.data.opening import path_of
 from bigkpca.data.stores import AnyPath, store_of
-from bigkpca.errors import SpecError, unknown_name
+from bigkpca.errors import SpecError
 from bigkpca.numerics.methods import Exact
 from bigkpca.plots.style import check_axes, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.workflows.scheduled.records import ENDING, read_records
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _SMALLEST = 1e-6  # smaller errors are rounding, and are drawn at this value
 _MARKERS = "osD^vPX*"
-_ERRORS = ("score_error", "eigenvalue_error")
 
 
 def drift(out: AnyPath, *, axes: Axes | None = None) -> Axes:
@@ -55,8 +54,8 @@ def runs_with_drift(out: Any) -> list[dict[str, Any]]:
     return [record | record["drift"] for record in read_records(path) if isinstance(record.get("drift"), dict)]
 
 
-def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = None) -> Axes:
-    """Draw the error of the fits of a comparison against their time.
+def comparison(found: Any, *, axes: Axes | None = None) -> Axes:
+    """Draw the error of the scores of the fits of a comparison against their time.
 
     Marks are fits, and a line joins the medians over seeds of the sizes of a method. A dashed line is the time of the
     exact fit. Both scales are logarithmic.
@@ -65,12 +64,8 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     ----------
     found : Comparison
         What `bigkpca.compare` returned.
-    error : "score_error" or "eigenvalue_error"
-        See `Trial`. Raises SpecError for another one.
     axes : matplotlib.axes.Axes, optional
     """
-    if error not in _ERRORS:
-        raise unknown_name("error of a comparison", error, _ERRORS)
     check_axes(axes)
     medians, exact = found.medians, Exact.name
     names = list(dict.fromkeys(each.method for each in medians if each.method != exact))
@@ -78,12 +73,12 @@ def comparison(found: Any, error: str = "score_error", *, axes: Axes | None = No
     for name, color, marker in zip(names, label_colors(len(names)), _MARKERS * len(names), strict=False):
         for fits, how in ((found.trials, {"linestyle": "none", "alpha": 0.4}), (medians, {"label": name})):
             own = [each for each in fits if each.method == name]
-            y = 100 * np.maximum([getattr(each, error) for each in own], _SMALLEST)
+            y = 100 * np.maximum([each.score_error for each in own], _SMALLEST)
             axes.plot([each.seconds for each in own], y, color=color, marker=marker, markersize=5, **how)
     for each in medians:
         if each.method == exact:
             axes.axvline(each.seconds, color=ink(), linestyle="--", linewidth=1, label="exact")
-    axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel=error.replace("_", " ") + ", %")
+    axes.set(xscale="log", yscale="log", xlabel="seconds of the fit", ylabel="score error, %")
     plain_ticks(axes.xaxis)
     plain_ticks(axes.yaxis)
     legend(axes)

@@ -39,7 +39,6 @@ def report(
     scores: Any = None,
     labels: Any = None,
     image_shape: Sequence[int] | None = None,
-    array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> str:
@@ -61,8 +60,6 @@ def report(
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
-    array : str, optional
-        Name of the array of the rows inside a Zarr group.
     overwrite : bool, default=False
         Replace another report at `out`. Other files are never replaced.
     progress : bool or Progress
@@ -92,7 +89,7 @@ def report(
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")
     store = store_of(out)
     with store.writer(out):
-        page = _page(fitted, path, scores, labels, image_shape, array, progress).encode()
+        page = _page(fitted, path, scores, labels, image_shape, progress).encode()
         if store.exists(out):
             with store.open(out) as file:
                 if file.read() == page:
@@ -113,7 +110,6 @@ def _page(
     scores: Any,
     labels: Any,
     image_shape: Sequence[int] | None,
-    array: str | None,
     progress: Progress,
 ) -> str:
     """The HTML of a report."""
@@ -123,11 +119,11 @@ def _page(
         drawn["What all scores explain of columns"] = partial(plots.columns, model)
     rows, gone = None, ""
     try:
-        rows = rows_of(model, None, array)
+        rows = rows_of(model)
     except BigKPCAError as error:
         gone = str(error)
     if rows is not None or scores is not None:
-        found = shown_scores(model, None, scores, array, progress)
+        found = shown_scores(model, None, scores, progress)
         facts["rows shown"] = f"{len(found.scores):,} of {found.total:,}"
         if labels is None and dataset_at(found.source) and store_of(f"{found.source}/y").is_folder(f"{found.source}/y"):
             labels = found.source  # whose labels are `y`

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bigkpca.numerics.certificate import accuracy
-from bigkpca.numerics.display import at_least, at_most, counted, number, share_at_least, share_at_most
-from bigkpca.numerics.linear_pca import judged_on
+from bigkpca.numerics.display import at_least, at_most, number, share_at_least
 from bigkpca.numerics.model import Model
-from bigkpca.storage.describe import model_info, whole_gram
+from bigkpca.storage.describe import accuracy_in_words, captured_in_words, model_info
 
 MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
 _STATED = ("n_components", "size")  # by the numbers that were found
@@ -108,7 +106,7 @@ def facts_of(model: Model, path: str) -> dict[str, str]:
     return {
         "data": identity["path"] or "an array in memory",
         "rows": rows,
-        **_accuracy(model),
+        **_accuracy(model, info),
         "method": info["method"],
         "kernel": f"{kind} ({parameters})" if parameters else kind,
         "landmarks" if "landmarks" in info else "random features": f"{model.features.size:,}",
@@ -130,28 +128,11 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _accuracy(model: Model) -> dict[str, str]:
+def _accuracy(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
     """How accurate the approximation is, and what the components capture."""
-    known, shares = model.certificate, model.solution.explained_variance_ratio
-    word = "exact: the whole Gram matrix was solved" if whole_gram(model) else accuracy(known.trust, shares)[0]
-    found = {"approximation": f"{word}; components: {counted(known.trust)}"}
-    if known.of_products:
-        found["largest residual"] = f"{at_most(known.residuals.max(), 2):.2g} of the eigenvalue (proven)"
-    if known.unexplained < 1 and not whole_gram(model):
-        found["unexplained by the landmarks"] = f"at most {share_at_most(known.unexplained)} of the variance (proven)"
-    if known.confidence and not whole_gram(model):
-        missed = at_most(known.missed[0] * model.solution.eigenvalues[0])
-        found["missed by the landmarks"] = (
-            f"no component with an eigenvalue above {missed:.5g} ({known.confidence:.0%} confidence)"
-        )
-    found["captured in feature space"] = f"{shares.sum():.1%} of the variance"
+    found, known, held = accuracy_in_words(info), model.certificate, info["captured"]
     if known.proven:
         least = share_at_least(float(known.lower.sum()) / model.solution.total_variance, 1)
         found["captured in feature space"] += f"; by the exact components at least {least} (proven)"
-    if (held := model.captured) is None:
-        found["captured of the columns"] = "not known: fit with calibration_rows=2000 (--calibration-rows 2000)"
-    else:
-        ours, pca = held.shares
-        how = judged_on(held.held_out, held.seen)
-        found["captured of the columns"] = f"{ours:.1%} by all scores, {pca:.1%} by as many of linear PCA ({how})"
-    return found
+    unknown = "not known: fit with calibration_rows=2000 (--calibration-rows 2000)"
+    return found | {"captured of the columns": unknown if held is None else captured_in_words(held)}

@@ -63,7 +63,6 @@ class JobInput(JobTable):
     """The rows, to which others can append between and during runs."""
 
     path: _Path
-    array: _Text | None = None
 
 
 class JobModel(JobTable):

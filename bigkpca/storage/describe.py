@@ -13,10 +13,11 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.sample_weights import BESIDE
 from bigkpca.data.stores import expanded, store_of
 from bigkpca.data.zarr import ZarrRows, rows_of_manifest
-from bigkpca.errors import Array, SpecError
+from bigkpca.errors import Array
 from bigkpca.numerics import preimages
-from bigkpca.numerics.certificate import Certificate
-from bigkpca.numerics.linear_pca import Captured
+from bigkpca.numerics.certificate import Certificate, accuracy
+from bigkpca.numerics.display import at_most, share_at_most
+from bigkpca.numerics.linear_pca import Captured, judged_on
 from bigkpca.numerics.model import Model
 from bigkpca.spec import FitSpec
 from bigkpca.storage import groups, models, output, records
@@ -26,7 +27,7 @@ _FACTS = {"kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize"
 _FACTS |= {"preimage", "noise", "calibration_rows"}
 
 
-def info(path: str, array: str | None = None) -> dict[str, Any]:
+def info(path: str) -> dict[str, Any]:
     """Facts about what is at `path`, finished or not. Reads metadata and a model's arrays, but no rows.
 
     Raises SpecError if there is nothing readable, CorruptionError for a damaged model.
@@ -36,10 +37,8 @@ def info(path: str, array: str | None = None) -> dict[str, Any]:
     if about is None and (claim := output.claimed(path)) is not None:
         return {"kind": str(claim.get("format")), "path": path, "finished": False}
     if about is None:
-        rows = open_rows(path, array)
+        rows = open_rows(path)
         return {"kind": "npy" if isinstance(rows, NpyRows) else "zarr array", "path": path, **_array_facts(rows)}
-    if array is not None:
-        raise SpecError(f"{path} is a bigkpca {groups.named(about['format'])}, described as a whole: omit --array")
     if about["format"] == "model":
         return model_info(models.load_model(path), path)
     if about["format"] != "dataset":
@@ -107,9 +106,39 @@ def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, 
     return {**numbers, "by_scores": by_scores, "by_pca": by_pca, "columns": of_columns}
 
 
-def whole_gram(model: Model) -> bool:
+def captured_in_words(found: Mapping[str, Any]) -> str:
+    """The share of the variance of all columns that scores explain, beside linear PCA with as many components."""
+    scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
+    rows = judged_on(found["held_out"], found["seen"])
+    return f"{found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})"
+
+
+def whole_gram(facts: Mapping[str, Any]) -> bool:
     """Whether the whole Gram matrix was solved, so that the eigenpairs are exact up to rounding."""
-    return FitSpec.of(model).exact and not model.certificate.of_products
+    return facts["method"] == "exact" and all(value is None for value in facts["certificate"]["residuals"])
+
+
+def accuracy_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The error of a model with these facts, proven or with a confidence level, and what its components capture."""
+    known, shares, found = facts["certificate"], facts["explained_variance_ratio"], dict[str, str]()
+    trust, reliable = tuple(known["trust"]), "exact: the whole Gram matrix was solved"
+    if any(value is not None for value in known["residuals"]):
+        largest = at_most(max(known["residuals"]), 2)
+        found["largest relative residual"] = f"{largest:.2g} (proven: an eigenvalue lies within it)"
+    if not whole_gram(facts):
+        if known["unexplained"] < 1:
+            share = share_at_most(known["unexplained"])
+            found["unexplained by the landmarks"] = f"{share} of the variance at most (proven)"
+        if known["confidence"]:
+            missed = at_most(known["missed"][0] * facts["eigenvalues"][0])
+            limit = f"no component with an eigenvalue above {missed:.5g} ({known['confidence']:.0%} confidence)"
+            found["missed by the landmarks"] = limit
+        reliable = (
+            f"{accuracy(trust, np.array(shares))[0]}, {len(trust) - trust.count('doubtful')} of {len(trust)} "
+            "components are solid or fair (how well kernel PCA is known, not how useful it is)"
+        )
+    captured = f"{sum(shares):.1%} of the variance"
+    return found | {"approximation": reliable, "captured in feature space": captured}
 
 
 def _listed(values: Array) -> Any:

@@ -35,7 +35,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
         What to fit, as in `KernelPCA`, but with a number as random_state: n_components, kernel, sigma, gamma, degree,
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
         residual_tol, preimage, noise, calibration_rows, calibration, random_state and block_rows. And options of the
-        run, as in `fit`: array, scheduler, workers, device, memory, timeout and progress.
+        run, as in `fit`: scheduler, workers, device, memory, timeout and progress.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def plan(data: Any, **options: Unpack[_PlanOptions]) -> Plan:
     """
     given, others = of_fit(options)
     run, spec = RunOptions.of(_PlanOptions, others), FitSpec.checked(**given)
-    rows = open_rows(data, run.array)
+    rows = open_rows(data)
     with run.on(rows).engine() as engine:
         fit = resolve(spec, rows)
         found = plan_resolved(rows, fit, engine.threads, engine.device)
@@ -95,7 +95,7 @@ def sigma(
     column_weights : mapping or array of shape (d,), optional
         As in `KernelPCA`.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
+        Options of the run, as in `fit`: scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def sigma(
     spec = FitSpec.checked(
         kernel=kernel, random_state=random_state, standardize=standardize, column_weights=column_weights
     )
-    rows = open_rows(data, run.array)
+    rows = open_rows(data)
     with run.engine() as engine:
         fit = resolve(spec, rows)
         remedy = "allow more with --memory (memory= in Python)"
@@ -151,7 +151,7 @@ def evaluate(
     random_state : int
         Seed of the sample.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
+        Options of the run, as in `fit`: scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -181,7 +181,7 @@ def evaluate(
     """
     run = RunOptions.of(ReadingOptions, options)
     fitted = model_of(model)
-    rows = open_rows(data, run.array)
+    rows = open_rows(data)
     with run.on(rows).engine() as engine:
         sample = min(SAMPLED_ROWS, rows.shape[0]) if sample is None else sample
         with unchanged(rows):

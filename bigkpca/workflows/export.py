@@ -39,7 +39,6 @@ def export(
     out: AnyPath,
     *,
     labels: AnyPath | None = None,
-    array: str | None = None,
     overwrite: bool = False,
     progress: Progress | bool = False,
 ) -> Exported:
@@ -59,8 +58,6 @@ def export(
     labels : path or name, optional
         Begin with a column `label`: a .npy file, a dataset, or the name of an array beside the original rows, such as
         "y". Text labels are written as text.
-    array : str, optional
-        Name of the array if `data` is a Zarr group.
     overwrite : bool
         Replace an existing file.
     progress : bool or Progress
@@ -109,7 +106,7 @@ def export(
         return Exported(path, 0, model.components)
     if suffix != ".npy":
         require("pyarrow", "tables", path)
-    rows, store = open_rows(data, array), feature_store(data)
+    rows, store = open_rows(data), feature_store(data)
     word = "column" if store is None else "kernelpca"
     names = rows.names or tuple(f"{word}{j}" for j in range(rows.shape[1]))
     with _locked(path, rows.fingerprint()["path"], overwrite=overwrite) as path:

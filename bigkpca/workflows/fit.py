@@ -42,7 +42,8 @@ def fit(
     Parameters
     ----------
     data : path, NumPy, Dask or Zarr array, frame of pandas, polars or Dask, or DataArray, (n, d)
-        Rows to fit. A path can be a dataset made by `bigkpca ingest`, a Zarr array or group, or a .npy file.
+        Rows to fit. A path can be a dataset made by `bigkpca ingest`, a .npy file, a Zarr array, or a Zarr group with
+        one array or an array "x".
     out : path
         Folder of the model.
     transform : path, optional
@@ -60,8 +61,6 @@ def fit(
         coef0, method, size, tol, landmarks, n_directions, center, standardize, column_weights, dtype, solver, refine,
         residual_tol, preimage, noise, calibration_rows, calibration, random_state and block_rows. And where and how to
         run:
-    array : str, optional
-        Name of the array of rows, if these are passed as a Zarr group.
     scheduler : str, optional
         Address of the Dask cluster to run on, e.g. "tcp://10.0.0.1:8786"; by default that of Dask's configuration
         (`DASK_SCHEDULER_ADDRESS`), if any, unless there is a current Dask client.
@@ -120,7 +119,7 @@ def fit(
         spec = merging.spec_like(before, given)
     if not isinstance(spec.kernel, str):
         models.check_savable(spec.kernel)
-    rows = weighted(open_rows(data, run.array), sample_weight)
+    rows = weighted(open_rows(data), sample_weight)
     run = run.on(rows)
     if transform is not None:
         check_scores_place(rows, path_of(out), transform, overwrite=run.overwrite)  # before the fit

@@ -85,7 +85,7 @@ def names_of(labels: Array, categories: list[Any], where: str) -> Array:
         raise SpecError(f"{where} has labels that do not number its {len(categories)} categories: {error}") from error
 
 
-def open_scores(model: Model, scores: Any, array: str | None = None, *, counted: bool = True) -> Rows:
+def open_scores(model: Model, scores: Any, *, counted: bool = True) -> Rows:
     """Open scores of a model, `counted` if their number is needed. Raises SpecError for another width, and for a
     feature store of another model."""
     path = feature_store(scores)
@@ -96,7 +96,7 @@ def open_scores(model: Model, scores: Any, array: str | None = None, *, counted:
                 f"{path} holds scores of the model {made_by[:12]}, but this is the model {own[:12]} (digests): use the "
                 "model that made the scores, or transform again"
             )
-    rows = open_rows(scores, array) if counted else open_uncounted(scores, array)
+    rows = open_rows(scores) if counted else open_uncounted(scores)
     check_width(rows.shape, model.components, rows.where)
     return rows
 

@@ -73,7 +73,7 @@ def transform(
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, device, memory, timeout, progress and overwrite.
+        Options of the run, as in `fit`: scheduler, workers, device, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def transform(
     """
     run = RunOptions.of(TransformOptions, options)
     fitted = models.model_of(model)
-    rows = open_rows(data, run.array)
+    rows = open_rows(data)
     run = run.on(rows)
     alpha = None if flag is None else checked_flag(flag, fitted)
     residual = residual or alpha is not None
@@ -246,7 +246,7 @@ def reconstruct(
     block_rows : int, optional
         Rows of one task and one chunk.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
+        Options of the run, as in `fit`: scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def reconstruct(
     """
     run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
-    rows = open_scores(fitted, scores, run.array)
+    rows = open_scores(fitted, scores)
     return _write_preimages(rows, fitted, path_of(model), "scores", out, block_rows, run)
 
 
@@ -292,7 +292,7 @@ def denoise(
     out, block_rows
         As in `reconstruct`.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout, progress and overwrite.
+        Options of the run, as in `fit`: scheduler, workers, memory, timeout, progress and overwrite.
 
     Returns
     -------
@@ -319,7 +319,7 @@ def denoise(
     """
     run = RunOptions.of(WritingOptions, options)
     fitted = models.model_of(model)
-    rows = open_rows(data, run.array)
+    rows = open_rows(data)
     check_columns(rows, fitted)
     return _write_preimages(rows, fitted, path_of(model), "rows", out, block_rows, run)
 

@@ -51,7 +51,7 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     path : path
         A dataset, a model, scores, reconstructed rows, or any Zarr array or group.
     **options
-        Options of the run, as in `fit`: array, scheduler, workers, memory, timeout and progress.
+        Options of the run, as in `fit`: scheduler, workers, memory, timeout and progress.
 
     Returns
     -------
@@ -85,16 +85,12 @@ def verify(path: AnyPath, **options: Unpack[ReadingOptions]) -> Verified:
     about = groups.describe(path)
     if about is None and store_of(path).exists(path + PARTIAL):
         raise IncompleteError(f"{path} is not finished: run the command that makes it again")
-    if about is not None and run.array is not None:
-        raise SpecError(
-            f"{path} is a bigkpca {groups.named(about['format'])}, which is checked as a whole: leave --array out"
-        )
     if about is not None and about["format"] == "model":
         model = models.load_model(path)
         return Verified(path, "model", (model.columns, model.components))
     with run.engine() as engine:
         if about is None:
-            rows = open_rows(path, run.array)
+            rows = open_rows(path)
             if not isinstance(rows, ZarrRows):
                 raise SpecError(
                     f"{path} is not stored as Zarr, whose chunks are checked: np.load reads all of a .npy file"

@@ -202,8 +202,6 @@ MISTAKES = [
         2,
         "--size does not work with method exact, which uses every row: leave it out",
     ),
-    ("fit DATA m.zarr --array x", 2, "is one array, not a group that contains 'x': omit --array"),
-    ("info few.zarr --array x", 2, "few.zarr is a bigkpca dataset, described as a whole: omit --array"),
     ("fit nan.npy m.zarr", 3, "row 4, column 1 is NaN"),
     ("fit DATA m.zarr --memory 1MB", 4, "1 MB are allowed"),
     ("sigma DATA --memory 9MB", 4, "MB in a process, but 9 MB are allowed: allow more"),

@@ -50,8 +50,6 @@ def test_a_comparison_is_drawn_by_its_fits_and_their_medians(axes):
         fits += [(*fit, seed, seconds, error) for seed, error in enumerate(errors)]
     trials = tuple(Trial(*fit, 1, nan, nan, nan, error) for *fit, error in fits)
     found = Comparison("out", "exact", trials)
-    with pytest.raises(SpecError, match="unknown error of a comparison 'score': did you mean 'score_error'"):
-        plots.comparison(found, "score")
     assert plots.comparison(found, axes=axes) is axes
     lines = {each.get_label(): each for each in axes.lines}
     np.testing.assert_allclose(lines["rff"].get_data(), [[2, 4], [20, 1e-4]])

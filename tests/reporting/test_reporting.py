@@ -31,8 +31,8 @@ def test_the_page_states_what_was_fitted_and_how_good_it_is(place, page):
     assert facts["kernel"].startswith("gaussian (sigma ")
     assert (facts["landmarks"], facts["components"], facts["pre-images"]) == ("60", "8", "fixed-point")
     assert "median distance" in facts["chosen: sigma"]
-    assert facts["approximation"].startswith("accurate; components: ")
-    assert re.fullmatch(r"at most \d+\.\d\d% of the variance \(proven\)", facts["unexplained by the landmarks"])
+    assert facts["approximation"].startswith("accurate, ")
+    assert re.fullmatch(r"\d+\.\d\d% of the variance at most \(proven\)", facts["unexplained by the landmarks"])
     assert re.fullmatch(
         r"\d\d\.\d% of the variance; by the .* at least \d\d\.\d% \(proven\)", facts["captured in feature space"]
     )
@@ -151,9 +151,19 @@ def test_rows_that_are_gone_or_have_changed_are_said_to(place, tmp_path):
     ("options", "columns", "facts", "last"),
     [
         ({"method": "rff", "size": 100}, 64, {"random features": "100"}, "Pre-images along component 2"),
-        ({"refine": 1, "size": 20}, 64, {"largest residual": "of the eigenvalue (proven)"}, "component 2"),
+        (
+            {"refine": 1, "size": 20},
+            64,
+            {"largest relative residual": "(proven: an eigenvalue lies within it)"},
+            "component 2",
+        ),
         ({"method": "exact"}, 64, {"approximation": "exact: the whole Gram matrix was solved"}, "component 2"),
-        ({"kernel": "laplacian", "size": 4, "n_components": 3}, 64, {"approximation": "doubtful"}, "Spectrum"),
+        (
+            {"kernel": "laplacian", "size": 4, "n_components": 3},
+            64,
+            {"approximation": "inaccurate, 0 of 3"},
+            "Spectrum",
+        ),
         ({"kernel": "sigmoid", "gamma": 1e-5, "size": 30}, 64, {"pre-images": "none"}, "Spectrum"),
         ({"column_weights": [2, 1]}, 2, {"column weights": "2"}, "component 2"),
     ],
@@ -198,7 +208,7 @@ def test_an_accurate_approximation_is_not_called_a_useful_one(tmp_path):
     page = drawn(tmp_path / "m.zarr", tmp_path / "r.html")
     assert facts_of(page)["approximation"].startswith("accurate")
     captured = facts_of(page)["captured of the columns"]
-    assert re.fullmatch(r"9\d\.\d% by all scores, .* linear PCA \(56 rows that were left out of both\)", captured)
+    assert re.fullmatch(r"9\d\.\d% by 4 scores, .* by PCA \(56 rows that were left out of both\)", captured)
     assert titles_of(page)[1] == "What all scores explain of columns"
     shown = run("info", tmp_path / "m.zarr").stdout
     assert re.search(r"^approximation: accurate, 4 of 4 .* \(how well kernel PCA is known, not how useful", shown, re.M)

@@ -45,7 +45,7 @@ FULL = {
         "dtype": "float32",
         "column_weights": {"origin": 2.0, "kind=a b": 0.5},
     },
-    "input": {"path": "s3://lake/rows.zarr", "array": "x"},
+    "input": {"path": "s3://lake/rows.zarr"},
 }
 
 
@@ -176,7 +176,7 @@ timeout = "soon"
 """
     assert problems_of(tmp_path, text) == [
         "input.path: Field required",
-        "input.pth: unknown key 'pth': did you mean 'path'? known are array, path",
+        "input.pth: unknown key 'pth': did you mean 'path'? known are path",
         "model: Field required",
         "output.block_rows: Input should be greater than or equal to 1",
         "run.workers: Input should be a valid integer, unable to parse string as an integer",

@@ -65,7 +65,6 @@ def test_an_array_that_a_run_made_is_kept_and_another_one_replaced(tmp_path):
 
 
 def test_facts_about_a_part_or_a_damaged_record(home):
-    refused(info, ("d.zarr", "x", SpecError, r"d\.zarr is a bigkpca dataset, described as a whole: omit --array"))
     assert info("d.zarr/x")["missing_chunks"] == 0
     hostile.set_attribute("s.zarr", {"format": "features", "format_version": 1, "rows": 90, "arrays": ["scores"]})
     refused(info, ("s.zarr", CorruptionError, r"s\.zarr is not a valid record: model is missing; make it again"))

@@ -188,7 +188,5 @@ def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
     np.save("a.npy", np.ones((5, 2)))
     with pytest.raises(SpecError, match=r"a\.npy is not stored as Zarr, whose chunks are checked"):
         bigkpca.verify("a.npy")
-    with pytest.raises(SpecError, match="checked as a whole: leave --array out"):
-        bigkpca.verify("s.zarr", array="scores")
     with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more with --memory"):
         bigkpca.verify("d.zarr", memory=10**6)

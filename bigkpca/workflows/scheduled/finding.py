@@ -110,7 +110,7 @@ def _open_input(given: JobInput) -> ZarrRows:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FillValuesWarning)  # chunks that are not stored are not read yet
-        rows = open_rows(given.path, given.array)
+        rows = open_rows(given.path)
     if not isinstance(rows, ZarrRows):
         raise SpecError(
             f"{given.path} is not a Zarr array or dataset, as a job needs for appended rows: make a dataset of it with "
