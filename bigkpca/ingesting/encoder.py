@@ -72,6 +72,27 @@ class _Unusable(Exception):
     """A value without a number: its place in the batch, what it is, and what to do."""
 
 
+_Fault = tuple[str, str, str]
+"""The place where something is wrong, empty for a whole column, what is wrong, and what to do."""
+
+
+def _fault_of(error: _Unusable, where: str, first: int, name: str) -> _Fault:
+    place, what, advice = error.args
+    return f"{where}: ", f"row {first + place:,} (counted from 0) of column {name!r} is {what}", advice
+
+
+def _refused(faults: Iterable[_Fault]) -> DataError:
+    """The error that names all faults, those with the same remedy together."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for where, what, advice in faults:
+        together.setdefault((where, advice), []).append(what)
+    said = (
+        f"{where}{', '.join(what[:8])}{' and more' * (len(what) > 8)}: {advice}"
+        for (where, advice), what in together.items()
+    )
+    return DataError("; ".join(said))
+
+
 @dataclass(frozen=True)
 class Column:
     """How one column of a table becomes columns of numbers.
@@ -118,15 +139,22 @@ class Column:
     def encode(self, values: Any) -> Array:
         """The numbers (k, columns of numbers) of an Arrow array."""
         numbers, missing = _ENCODERS[self.kind](values, self)
-        if missing.any():
-            if not self.fills:
-                more = f", as are {missing.sum() - 1:,} values after it" if missing.sum() > 1 else ""
-                advice = f"use missing='mean' (--missing mean), leave the column out with drop (--drop), {_CLEAN}"
-                raise _Unusable(int(np.argmax(missing)), f"missing{more}", advice)
-            numbers = np.where(missing[:, None], self.fills, numbers)
-        if numbers.dtype.kind == "f" and not (finite := np.isfinite(numbers).all(axis=1)).all():
-            raise _Unusable(int(np.argmin(finite)), "infinite", f"remove its row, {_CLEAN}")
-        return numbers
+        if not self.fills:
+            _refuse_missing(missing)
+        _refuse_infinite(numbers)
+        return np.where(missing[:, None], self.fills, numbers) if missing.any() else numbers
+
+
+def _refuse_missing(missing: Array) -> None:
+    if missing.any():
+        more = f", as are {missing.sum() - 1:,} values after it" if missing.sum() > 1 else ""
+        advice = f"use missing='mean' (--missing mean), leave the column out with drop (--drop), {_CLEAN}"
+        raise _Unusable(int(np.argmax(missing)), f"missing{more}", advice)
+
+
+def _refuse_infinite(numbers: Array) -> None:
+    if numbers.dtype.kind == "f" and not (finite := np.isfinite(numbers).all(axis=1)).all():
+        raise _Unusable(int(np.argmin(finite)), "infinite", f"remove its row, {_CLEAN}")
 
 
 def kind_of(arrow: Any) -> Kind | None:
@@ -152,11 +180,13 @@ def texts_of(values: Any) -> Any:
     """An Arrow array as texts; whole floats are written as integers, which pandas makes floats where some are
     missing."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     if pa.types.is_dictionary(values.type):
         words = values.dictionary.cast(pa.large_string())
         values = pa.DictionaryArray.from_arrays(values.indices, words).dictionary_decode()
     if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
         with suppress(pa.ArrowInvalid):
             values = values.cast(pa.int64())
     return values.cast(pa.large_string())
@@ -258,23 +288,24 @@ class Encoder:
 
     def encode(self, batch: Any, where: str, first: int) -> Array:
         """The numbers of a batch, (k, columns of numbers), whose first row has this number in `where`. Raises DataError
-        that names the first unusable value."""
+        that names the first unusable value of each column."""
         found, at = np.empty((len(batch), self.width), self.dtype), 0
+        faults = []
         for column in self.columns:
             values = batch.column(column.name)
             if column.kind not in OF_TEXT and kind_of(values.type) != column.kind:
-                raise DataError(
-                    f"{where}: column {column.name!r} is of type {values.type}, and of kind {column.kind} in the "
-                    "dataset: convert it first"
-                )
+                what = f"column {column.name!r} is of type {values.type}, and of kind {column.kind} in the dataset"
+                faults.append((f"{where}: ", what, "convert it first"))
+                continue
             try:
                 numbers = column.encode(values)
             except _Unusable as error:
-                place, what, advice = error.args
-                row = f"row {first + place:,} (counted from 0)"
-                raise DataError(f"{where}: {row} of column {column.name!r} is {what}: {advice}") from None
+                faults.append(_fault_of(error, where, first, column.name))
+                continue
             found[:, at : at + column.width] = cast(numbers, self.dtype, first, where, column.name)
             at += column.width
+        if faults:
+            raise _refused(faults)
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -326,73 +357,99 @@ def _whole_numbers_of(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 class _Learner:
-    """What one pass over a column finds: counts of its texts, its characters, or its sum."""
+    """What one pass over a column finds: counts of its texts, its characters, or its sum, and why it is unusable."""
 
     def __init__(self, column: Column, options: ColumnOptions) -> None:
         self.column, self._fills, self._most = column, options.missing == "mean", options.max_categories
         self._counts: Counter[str] = Counter()
         self._longest = self._rows = self._missing = 0
         self._total = 0.0
+        self._unusable: _Fault | None = None  # the first value without a number
 
-    def see(self, values: Any) -> None:
-        """Learn from an Arrow array."""
+    def see(self, values: Any, where: str, first: int) -> None:
+        """Learn from an Arrow array, whose first row has this number in `where`."""
+        try:
+            missing = self._counted(texts_of(values)) if self.column.kind in OF_TEXT else self._added(values)
+            self._missing += int(missing.sum())
+            if not self._fills:
+                _refuse_missing(missing)
+        except _Unusable as error:
+            self._unusable = self._unusable or _fault_of(error, where, first, self.column.name)
+
+    def _added(self, values: Any) -> Array:
+        """Add numbers to the sum, and return which ones are missing."""
+        numbers, missing = _ENCODERS[self.column.kind](values, self.column)
+        self._rows += int((~missing).sum())
+        _refuse_infinite(numbers)
+        self._total += float(numbers[~missing].sum(dtype=np.float64))
+        return missing
+
+    def _counted(self, texts: Any) -> Array:
+        """Count texts or their characters, and return which texts are missing."""
         import pyarrow.compute as pc
 
-        if self.column.kind not in OF_TEXT:
-            numbers, missing = _ENCODERS[self.column.kind](values, self.column)
-            if np.isfinite(numbers).all():  # otherwise, the pass that encodes reports it
-                self._total += float(numbers[~missing].sum(dtype=np.float64))
-                self._rows += int((~missing).sum())
-                self._missing += int(missing.sum())
-            return
-        texts = texts_of(values).drop_null()
+        missing, texts = _missing(texts), texts.drop_null()
         self._rows += len(texts)
-        self._missing += len(values) - len(texts)
         if self.column.kind == "characters":
             self._longest = max(self._longest, pc.max(pc.utf8_length(texts)).as_py() or 0)
             self._counts.update(dict.fromkeys("".join(texts.unique().to_pylist()), 1))
-            return
+            return missing
         for each in texts.value_counts():
             self._counts[each["values"].as_py()] += each["counts"].as_py()
-        if len(self._counts) > _MOST_DISTINCT:
-            raise DataError(
-                f"column {self.column.name!r} has more than {_MOST_DISTINCT:,} different values: is it an identifier? "
-                "Leave it out with drop (--drop), or keep it beside the rows with labels (--labels)"
-            )
+        return missing
+
+    @property
+    def overflows(self) -> bool:
+        """Whether it has more different texts than memory should hold."""
+        return len(self._counts) > _MOST_DISTINCT
+
+    @property
+    def faults(self) -> list[_Fault]:
+        """Why the column cannot be used."""
+        found, named = [self._unusable] if self._unusable else [], f"column {self.column.name!r} has"
+        if not (self._counts if self.column.kind in OF_TEXT else self._rows):
+            return [("", f"{named} only missing values", "leave it out with drop (--drop)")]
+        if self.overflows:
+            advice = "Leave it out with drop (--drop), or keep it beside the rows with labels (--labels)"
+            many = f"{named} more than {_MOST_DISTINCT:,} different values"
+            return [("", many, f"is it an identifier? {advice}"), *found]
+        if self.column.kind == "category" and self._most is None and len(self._counts) > MOST_CATEGORIES:
+            advice = "keep the most frequent as categories with max_categories (--max-categories)"
+            many = f"{named} {len(self._counts):,} different values"
+            return [("", many, f"{advice}, or leave it out with drop (--drop)"), *found]
+        return found
 
     def learned(self) -> Column:
         """The column with what was seen."""
-        if not (self._counts if self.column.kind in OF_TEXT else self._rows):
-            raise DataError(f"column {self.column.name!r} has only missing values: leave it out with drop (--drop)")
         if self.column.kind == "characters":
             return replace(self.column, categories=tuple(sorted(self._counts)), length=self._longest)
         if self.column.kind != "category":
-            return replace(self.column, fills=(self._total / self._rows,), missing=self._missing)
-        if self._most is None and len(self._counts) > MOST_CATEGORIES:
-            raise DataError(
-                f"column {self.column.name!r} has {len(self._counts):,} different values: keep the most frequent as "
-                "categories with max_categories (--max-categories), or leave it out with drop (--drop)"
-            )
+            mean = (self._total / self._rows,) if self._fills else ()
+            return replace(self.column, fills=mean, missing=self._missing)
         texts = self._counts.keys() - ({OTHER} if self._most is not None else set())
         frequent = sorted(texts, key=lambda text: (-self._counts[text], text))[: self._most]
         counts = {text: self._counts[text] for text in sorted(frequent)}
         if self._most is not None:
             counts[OTHER] = self._rows - sum(counts.values())
-        found = replace(self.column, categories=tuple(counts))
-        if not self._fills:
-            return found
-        return replace(found, fills=tuple(n / self._rows for n in counts.values()), missing=self._missing)
+        shares = tuple(n / self._rows for n in counts.values()) if self._fills else ()
+        return replace(self.column, categories=tuple(counts), fills=shares, missing=self._missing)
 
 
 def learned(
-    columns: tuple[Column, ...], batches: Iterable[Any], options: ColumnOptions, advance: Callable[[int], None]
+    columns: Iterable[Column],
+    batches: Iterable[tuple[str, int, Any]],
+    options: ColumnOptions,
+    advance: Callable[[int], None],
 ) -> tuple[Column, ...]:
-    """The columns with their categories, characters and means: one pass over the batches."""
-    fills = options.missing == "mean"
-    to_learn = [_Learner(column, options) for column in columns if fills or column.kind in OF_TEXT]
-    for batch in batches:
-        for each in to_learn:
-            each.see(batch.column(each.column.name))
+    """The columns with their categories, characters and means: one pass over batches, each with its file and the number
+    of its first row there. Raises DataError that names all columns that cannot be used."""
+    learners = [_Learner(column, options) for column in columns]
+    for where, first, batch in batches:
+        for each in learners:
+            each.see(batch.column(each.column.name), where, first)
+        if any(each.overflows for each in learners):
+            break
         advance(len(batch))
-    found = {each.column.name: each.learned() for each in to_learn}
-    return tuple(found.get(column.name, column) for column in columns)
+    if faults := [fault for each in learners for fault in each.faults]:
+        raise _refused(faults)
+    return tuple(each.learned() for each in learners)

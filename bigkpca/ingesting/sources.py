@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from bigkpca.execution.progress import Progress, shown_pass
 from bigkpca.ingesting import arrays, tables
 from bigkpca.ingesting.arrays import ArrayFile
 from bigkpca.ingesting.encoder import (
+    MOST_CATEGORIES,
     OF_TEXT,
     Column,
     ColumnOptions,
@@ -282,7 +284,7 @@ def encoder_of(inputs: Inputs, options: ColumnOptions, dtype: str | None, progre
     names = [column.name for column in columns]
     if options.missing == "mean" or any(column.kind in OF_TEXT for column in columns):
         with shown_pass(progress, "inspecting columns", inputs.rows) as advance:
-            batches = (batch for table in inputs.opened for _, _, batch in table.batches(names))
+            batches = chain.from_iterable(table.batches(names) for table in inputs.opened)
             columns = learned(columns, batches, options, advance)
     dtypes = [dtype_of(column, first.schema.field(column.name).type) for column in columns]
     return Encoder(columns, storable(dtype or np.result_type(*dtypes)))
@@ -305,25 +307,39 @@ def _columns_of(table: Table, options: ColumnOptions, beside: Sequence[str]) -> 
         else:
             found.append(Column(name, kind, str(arrow)))
     if unfit:
-        raise _unfit(table, unfit)
+        raise _unfit(table, unfit, found, options)
     if not found:
         raise SpecError(f"no column of {table.where} is left: drop fewer columns")
     return tuple(found)
 
 
-def _unfit(table: Table, names: Sequence[str]) -> DataError:
-    """What to say about columns that cannot become numbers."""
-    shown, listed = names[:8], []
-    batch = next((batch for _, _, batch in table.batches(shown)), None)
+def _unfit(table: Table, names: Sequence[str], others: Sequence[Column], options: ColumnOptions) -> DataError:
+    """What to say about columns that cannot become numbers, and about other columns that the first rows show to be
+    unusable."""
+    shown = names[:8]
+    first = next(table.batches([*shown, *(column.name for column in others)]), None)
+    listed, few, also = [], [], ""
     for name in shown:
-        values = [] if batch is None else batch.column(name).drop_null()
-        example = f", such as {values[0].as_py()!r:.40}" if len(values) else ""
+        values = [] if first is None else first[2].column(name).drop_null().to_pylist()
+        example = f", such as {values[0]!r:.40}" if values else ""
         listed.append(f"{name!r} ({table.schema.field(name).type}{example})")
-    flag = shlex.quote(",".join(shown))
-    written = "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=), "
+        if len(set(map(str, values))) <= MOST_CATEGORIES:
+            few.append(name)
+    if first is not None:
+        try:
+            learned(others, [first], options, lambda rows: None)
+        except DataError as error:
+            also = f"; {error}"
+    ways = [f"leave {'others' if few else 'them'} out with drop (--drop), or convert them first, e.g. with polars"]
+    if table.of_text:
+        ways = [
+            "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=)",
+            *ways,
+        ]
+    if few:
+        flag = f"categorical={few!r} (--categorical {shlex.quote(','.join(few))})"
+        ways = [f"make columns of 0 and 1 of text with few distinct values with {flag}", *ways]
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
-        f"cannot become numbers: make columns of 0 and 1 of text with few distinct values with categorical={shown!r} "
-        f"(--categorical {flag}), {written * table.of_text}leave others out with drop (--drop), or "
-        "convert them first, e.g. with polars"
+        f"cannot become numbers: {', '.join(ways)}{also}"
     )

@@ -225,10 +225,47 @@ def test_the_most_frequent_categories_are_kept_and_new_ones_join_the_others(tmp_
     assert ingest(many, tmp_path / "many.zarr", categorical="w", max_categories=1001).columns == 1002
 
 
+UNFIT = {
+    "name": [f"{i:04}" for i in range(1200)],
+    "sex": ["f", "m"] * 600,
+    "age": [None, 30.5, 40.5] * 400,
+    "deck": ["a", None, "b"] * 400,
+    "speed": [0.5, 1.0, np.inf] * 400,
+    "empty": pa.nulls(1200, pa.float64()),
+}
+TEXTS = r"columns 'name' \([^;]* 'sex' \([^;]*categorical=\['sex', 'deck'\]"
+MANY = "column 'name' has 1,200 different values: keep the most frequent as categories"
+AGE, DECK = "row 0 [^,;]*'age' is missing, as are 399 values after it", "row 1 [^,;]*'deck' is missing[^:;]*after it"
+INFINITE, EMPTY = "row 2 [^,;]*'speed' is infinite: remove", "column 'empty' has only missing values: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("options", "faults"),
+    [
+        ({}, [TEXTS, f"{AGE}: use missing='mean'", INFINITE, EMPTY]),
+        ({"missing": "mean"}, [TEXTS, INFINITE, EMPTY]),
+        ({"categorical": ["name", "sex", "deck"]}, [MANY, f"{AGE}, {DECK}: use missing='mean'", INFINITE, EMPTY]),
+        ({"categorical": ["name", "sex", "deck"], "missing": "mean"}, [MANY, INFINITE, EMPTY]),
+        ({"columns": ["age", "speed", "empty"]}, [f"{AGE}, row 0 [^,;]*'empty' is missing[^;]*", INFINITE]),
+    ],
+)
+def test_all_columns_that_cannot_be_used_are_named_together(options, faults, tmp_path):
+    refuse(tmp_path, DataError, "^[^;]*" + "[^;]*; [^;]*".join(faults) + "[^;]*$", UNFIT, **options)
+
+
+def test_a_column_of_identifiers_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("bigkpca.ingesting.encoder._MOST_DISTINCT", 1100)
+    names = {"categorical": ["name", "sex", "deck"], "max_categories": 9, "missing": "mean"}
+    message = "column 'name' has more than 1,100 different values: is it an identifier"
+    refuse(tmp_path, DataError, message, UNFIT, **names)
+
+
 def test_codes_are_the_same_categories_in_every_format(tmp_path):
     texts = pd.DataFrame({"zip": ["1", "2", "10"]})
     for frame in (texts, texts.astype(int), texts.astype(float), texts.astype("Int64"), texts.astype("category")):
         assert made(tmp_path, frame, categorical=["zip"])["names"] == ["zip=1", "zip=10", "zip=2"]
+    texts = {"zip": pa.array([1.0, 2.0, 10.0, np.nan])}
+    assert made(tmp_path, texts, categorical=["zip"], missing="mean")["names"] == ["zip=1", "zip=10", "zip=2"]
 
 
 def test_missing_values_are_the_means_of_the_first_rows(tmp_path):
