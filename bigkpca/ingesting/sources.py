@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def open_inputs(
                 f"{kind.option} is of type {type(name).__name__}: name a column, or give the path of a file"
             )
         if os.path.isfile(file := os.path.expanduser(name)):
-            (separate[kind],) = _opened([Path(file)], None, csv, scratch)
+            (separate[kind],) = _opened([Path(file)], None, replace(csv, of_labels=kind is LABELS), scratch)
             identity.append(_identity(file))
         else:
             named[kind] = os.fspath(name)

@@ -180,12 +180,13 @@ def format_of(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; that of
-    `labels` keeps the type of its first rows."""
+    """Options of Arrow's reader of CSV, by Arrow's names: see `ingest`. Columns of `text` are read as text; the column
+    `labels`, and all columns of a file `of_labels`, keep the type of their first rows."""
 
     given: Mapping[str, Any]
     text: Collection[Any]
     labels: Any
+    of_labels: bool = False
 
     def format(self, path: Path) -> Any:
         """The format of files like this one. Raises SpecError for unknown options and values."""
@@ -228,11 +229,12 @@ class CsvOptions:
         import pyarrow as pa
 
         for place, field in enumerate(schema):
+            whole = pa.types.is_int64(field.type) or pa.types.is_null(field.type)
             if field.name not in names or field.name in self.given.get("column_types", ()):
                 continue
             if field.name in self.text:
                 schema = schema.set(place, field.with_type(pa.string()))
-            elif field.name != self.labels and (pa.types.is_int64(field.type) or pa.types.is_null(field.type)):
+            elif whole and field.name != self.labels and not self.of_labels:
                 schema = schema.set(place, field.with_type(pa.float64()))
         return schema
 

@@ -95,12 +95,15 @@ def test_a_file_becomes_the_numbers_of_its_table(suffix, tmp_path):
     assert found["names"] == NAMES
 
 
-def test_whole_labels_of_text_are_appended_from_their_column(tmp_path):
+def test_whole_labels_of_text_stay_whole_in_their_column_or_file(tmp_path):
     for name, labels in (("a.csv", [3, 1]), ("b.csv", [2, 2])):
-        pd.DataFrame({"n": [1.0, 2.5], "y": labels}).to_csv(tmp_path / name, index=False)
-    ingest(tmp_path / "a.csv", tmp_path / "o.zarr", labels="y")
-    found = stored(ingest(tmp_path / "b.csv", tmp_path / "o.zarr", append=True).path)
-    np.testing.assert_array_equal(found["y"], np.array([3, 1, 2, 2]), strict=True)
+        frame = pd.DataFrame({"n": [1.0, 2.5], "y": labels})
+        frame.to_csv(tmp_path / name, index=False)
+        frame[["y"]].to_csv(tmp_path / f"y{name}", index=False)
+    for labels, more in (("y", None), (tmp_path / "ya.csv", tmp_path / "yb.csv")):
+        done = ingest(tmp_path / "a.csv", tmp_path / "o.zarr", labels=labels, overwrite=True)
+        ingest(tmp_path / "b.csv", done.path, labels=more, append=True)
+        np.testing.assert_array_equal(stored(done.path)["y"], np.array([3, 1, 2, 2]), strict=True)
 
 
 def test_a_reader_is_read_once(tmp_path):
