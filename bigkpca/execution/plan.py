@@ -97,17 +97,18 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-def check_peak(peak_bytes: int, limit: int | None, remedy: str) -> None:
-    """Raise MemoryLimitError, with both numbers and advice, if a peak is above the limit."""
-    if limit is not None and peak_bytes > limit:
-        raise MemoryLimitError(
-            f"this needs {peak_bytes / 1e6:.0f} MB in a process, but {limit / 1e6:.0f} MB are allowed: {remedy}"
-        )
+def over_limit(peak_bytes: int, limit: int, remedy: str) -> MemoryLimitError:
+    """The error for a peak above the limit, with both numbers and advice."""
+    return MemoryLimitError(
+        f"this needs {peak_bytes / 1e6:.0f} MB in a process, but {limit / 1e6:.0f} MB are allowed: {remedy}"
+    )
 
 
 def check_arrays(array_bytes: Callable[[int], int], engine: Engine, limit: int | None, remedy: str) -> None:
     """Raise MemoryLimitError if arrays of this size, for numbers of threads, are too large here or for a worker."""
-    check_peak(in_process(array_bytes(engine.threads)), limit, remedy)
+    peak = in_process(array_bytes(engine.threads))
+    if limit is not None and peak > limit:
+        raise over_limit(peak, limit, remedy)
     engine.check_memory(lambda threads: in_worker(array_bytes(threads)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.execution.engine import Engine, KeptFeatures
-from bigkpca.execution.plan import check_peak, plan_resolved, worker_bytes
+from bigkpca.execution.plan import over_limit, plan_resolved, worker_bytes
 from bigkpca.spec import ResolvedFit
 
 _FEATURE_BYTES = 96_000_000  # 60,000 rows with 400 landmarks; small compared with what a process needs anyway
@@ -24,7 +24,7 @@ def check_fits(rows: Rows, fit: ResolvedFit, engine: Engine, limit: int | None) 
 
     peak = needed(fit)
     if limit is not None and peak > limit:
-        check_peak(peak, limit, _advice(fit, limit, needed))
+        raise over_limit(peak, limit, _advice(fit, limit, needed))
     engine.check_memory(lambda threads: worker_bytes(rows, fit, threads, device))
 
 

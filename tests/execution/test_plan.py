@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from bigkpca import execution
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import MemoryLimitError
-from bigkpca.execution.plan import check_peak, in_process, plan_fit, plan_transform, process_bytes, worker_bytes
+from bigkpca.execution.engine import Engine
+from bigkpca.execution.plan import check_arrays, in_process, plan_fit, plan_transform, process_bytes, worker_bytes
 from bigkpca.fitting.memory_limits import largest_size_that_fits
 from bigkpca.numerics import eigenpairs, landmarks
 from bigkpca.numerics.certificate import Certificate
@@ -81,11 +82,12 @@ def test_peak_memory_grows_with_all_that_takes_memory_and_hardly_with_the_number
     assert transform_bytes(n=3 * 10**6) == transform_bytes(n=3 * 10**9)
 
 
-def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do():
-    for limit in (None, 3_000_000_000):
-        check_peak(3_000_000_000, limit, "")
-    with pytest.raises(MemoryLimitError, match="needs 3000 MB in a process, but 500 MB are allowed: buy more"):
-        check_peak(3_000_000_000, 500_000_000, "buy more")
+def test_a_plan_above_the_limit_is_refused_with_both_numbers_and_what_to_do(monkeypatch):
+    monkeypatch.setattr("bigkpca.execution.plan.in_process", lambda bytes_of_arrays: bytes_of_arrays)
+    for limit in (None, 3_000_000):
+        check_arrays(lambda threads: 3_000_000, Engine(), limit, "")
+    with pytest.raises(MemoryLimitError, match="needs 3 MB in a process, but 2 MB are allowed: buy more"):
+        check_arrays(lambda threads: 3_000_000, Engine(), 2_000_000, "buy more")
 
 
 @given(limit=st.integers(0, 2 * 10**9), n=st.sampled_from([3000, 10**6]))
