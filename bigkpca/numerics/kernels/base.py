@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -76,15 +75,7 @@ class Kernel(ABC):
 
     name: ClassVar[str]
     distance: ClassVar[Distance | None] = None
-    positive: ClassVar[bool] = True  # whether k is known to be positive semidefinite on every set of rows
-    on_vectors: ClassVar[bool] = True  # whether averages of rows are meaningful rows, as k-means centres require
     savable: ClassVar[bool] = True  # whether `to_dict` describes the kernel completely, so that a file can store it
-    # Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others get
-    # NumPy arrays, and their results are copied to the device.
-    on_devices: ClassVar[bool] = False
-    # The form of the gradient of k(z, y) in z, given its gradient weight p(z, y): "difference" is p(z, y) (y - z), and
-    # k(z, z) is constant; "product" is p(z, y) y, and k(z, z) is not constant. None if the weight is not known.
-    towards: ClassVar[Towards | None] = None
 
     def __add__(self, other: object) -> Kernel:
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
@@ -94,6 +85,29 @@ class Kernel(ABC):
 
     def __rmul__(self, factor: float) -> Kernel:
         return Scaled(self, float(factor))
+
+    @property
+    def positive(self) -> bool:
+        """Whether k is known to be positive semidefinite on every set of rows."""
+        return True
+
+    @property
+    def on_vectors(self) -> bool:
+        """Whether averages of rows are meaningful rows, as k-means centres require."""
+        return True
+
+    @property
+    def on_devices(self) -> bool:
+        """Whether `against` and `diagonal` compute with arrays of every library, by `array_api.functions_of`. Others
+        get NumPy arrays, and their results are copied to the device."""
+        return False
+
+    @property
+    def towards(self) -> Towards | None:
+        """The form of the gradient of k(z, y) in z, given its gradient weight p(z, y): "difference" is p(z, y) (y - z),
+        and k(z, z) is constant; "product" is p(z, y) y, and k(z, z) is not constant. None if the weight is not
+        known."""
+        return None
 
     @property
     def stationary(self) -> bool:
@@ -369,12 +383,18 @@ class Function(Kernel):
     """
 
     name: ClassVar[str] = "function"
-    positive: ClassVar[Any] = property(attrgetter("psd"))
-    on_vectors: ClassVar[Any] = property(attrgetter("vectors"))
     savable = False
     function: Callable[[Array, Array], Array]
     vectors: bool = False
     psd: bool = False
+
+    @property
+    def positive(self) -> bool:
+        return self.psd
+
+    @property
+    def on_vectors(self) -> bool:
+        return self.vectors
 
     def against(self, Y: Array, most_rows: int) -> Evaluate:
         def evaluate(X: Array, out: Array) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -37,11 +37,14 @@ from bigkpca.numerics.kernels.base import (
 class Stationary(SimpleKernel):
     """A kernel of (x - y) / sigma with k(x, x) = 1 and positive parameters; sigma is in the units of the columns."""
 
-    on_devices = True
     sigma: float
 
     def __post_init__(self) -> None:
         require_positive(self, **vars(self))
+
+    @property
+    def on_devices(self) -> bool:
+        return True
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(X.shape[0])
@@ -202,10 +205,15 @@ class Matern(Stationary):
 
     name: ClassVar[str] = "matern"
     distance: ClassVar[Distance] = "sqeuclidean"
-    on_devices: ClassVar[Any] = property(lambda kernel: kernel.nu in (0.5, 1.5, 2.5))  # others need Bessel functions
-    # For smaller nu the gradient weight is infinite at x = y.
-    towards: ClassVar[Any] = property(lambda kernel: "difference" if kernel.nu > 1 else None)
     nu: float = 1.5
+
+    @property
+    def on_devices(self) -> bool:
+        return self.nu in (0.5, 1.5, 2.5)  # others need Bessel functions
+
+    @property
+    def towards(self) -> Towards | None:
+        return "difference" if self.nu > 1 else None  # for smaller nu the weight is infinite at x = y
 
     def __post_init__(self) -> None:
         super().__post_init__()
