@@ -20,7 +20,7 @@ from bigkpca.errors import IncompleteError
 from bigkpca.execution.graph import Graph, Key, Pass
 from bigkpca.execution.progress import within
 from bigkpca.execution.tasks import Placed, in_order, some_take
-from bigkpca.execution.workers import address_of, known_workers, look, on_workers
+from bigkpca.execution.workers import address_of, known_workers, look, on_workers, scheduler_gone
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -171,7 +171,7 @@ class _Run:
             return IncompleteError(
                 f"the tasks on the cluster of {where} were cancelled, e.g. by a restart: run the same command again"
             )
-        return IncompleteError(f"the scheduler at {where} is gone: start one again, and run the same command again")
+        return scheduler_gone(where)
 
     def _stalled(self) -> IncompleteError:
         """The error that says what is wrong with a cluster on which nothing finishes."""

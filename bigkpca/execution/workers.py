@@ -26,17 +26,15 @@ _LOOK_AGAIN_SECONDS = 1.0  # a network file system may take a moment to show wha
 # Tasks are pickled here and unpickled there, and results depend on these.
 _SAME = ("bigkpca", "dask", "distributed", "numpy", "scipy", "zarr")
 _READ_BYTES = 2**16  # bytes of a file that are compared
+_WORKER = "a worker of the scheduler"
 
 
 def known_workers(client: Client, timeout: float) -> dict[str, Any]:
-    """What the scheduler reports about each worker, by address. Raises IncompleteError if it does not answer, or if the
-    client was closed."""
-    if client.scheduler is None or client.status in ("closing", "closed"):
-        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
-    late = f"the scheduler at {address_of(client)} does not answer: run the same command again when it does"
-    found = within(min(timeout, _ANSWER_SECONDS), lambda: client.scheduler_info(n_workers=-1), late)
-    if "workers" not in found:  # the scheduler is gone
-        raise IncompleteError(late)
+    """What the scheduler reports about each worker, by address. Raises IncompleteError if it is gone or does not
+    answer, or if the client was closed."""
+    found = _asked(client, timeout, "the scheduler", client.scheduler_info, n_workers=-1)
+    if "workers" not in found:
+        raise scheduler_gone(address_of(client))
     return found["workers"]
 
 
@@ -45,13 +43,18 @@ def address_of(client: Client) -> str:
     return str(client.scheduler.address) if client.scheduler else "a closed client"
 
 
+def scheduler_gone(address: str) -> IncompleteError:
+    """The error for a scheduler that died during a request."""
+    return IncompleteError(f"the scheduler at {address} is gone: start one again, and run the same command again")
+
+
 def on_workers(
     client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, workers: Collection[str] = ()
 ) -> dict[str, Any]:
     """function(*arguments) on these workers, by default on all, by their addresses in order, without those that leave
-    meanwhile. Raises what the function raises, naming the worker."""
+    meanwhile. Raises what the function raises, naming the worker, and IncompleteError as `known_workers`."""
     among = sorted(workers) or None
-    found = _asked(client, timeout, client.run, function, *arguments, workers=among, on_error="return")
+    found = _asked(client, timeout, _WORKER, client.run, function, *arguments, workers=among, on_error="return")
     for address, value in found.items():
         if isinstance(value, BigKPCAError):
             raise type(value)(f"worker {address}: {value}")
@@ -60,9 +63,17 @@ def on_workers(
     return {address: found[address] for address in sorted(found) if not isinstance(found[address], OSError)}
 
 
-def _asked(client: Client, timeout: float, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    late = f"a worker of the scheduler at {address_of(client)} does not answer: stop it, or run again when it does"
-    return within(min(timeout, _ANSWER_SECONDS), partial(function, *arguments, **options), late)
+def _asked(client: Client, timeout: float, who: str, ask: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """ask(*arguments, **options), a request that `who` must answer in time. Raises IncompleteError as
+    `known_workers`."""
+    if client.scheduler is None or client.status in ("closing", "closed"):
+        raise IncompleteError("the Dask client is closed: open one again, and run the same command again")
+    address = address_of(client)
+    late = f"{who} at {address} does not answer: restart it, or run the same command again when it does"
+    try:
+        return within(min(timeout, _ANSWER_SECONDS), partial(ask, *arguments, **options), late)
+    except (OSError, RuntimeError, AttributeError, UnboundLocalError) as error:
+        raise scheduler_gone(address) from error  # Dask raises the last two if it closes the client meanwhile
 
 
 _compared: WeakSet[Client] = WeakSet()  # clients whose workers were compared
@@ -82,7 +93,7 @@ def compare_workers(client: Client, timeout: float) -> None:
                 "command again"
             ) from None
         asked.release()
-    versions = _asked(client, timeout, client.get_versions, packages=list(_SAME))
+    versions = _asked(client, timeout, _WORKER, client.get_versions, packages=list(_SAME))
     others = {f"the scheduler at {address_of(client)}": versions["scheduler"]}
     others |= {f"worker {address}": each for address, each in sorted(versions["workers"].items())}
     for (name, other), package in product(others.items(), ("python", *_SAME)):

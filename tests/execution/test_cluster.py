@@ -7,14 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import sleep
+from unittest.mock import Mock
 
 import dask.config
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster, Security, Status
+from distributed.comm import CommClosedError
 
 from bigkpca.data.stores import store_of
 from bigkpca.errors import IncompleteError, SpecError, UnlikeWorkersWarning
@@ -24,7 +27,7 @@ from bigkpca.execution.clusters import open_engine
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.tasks import Carried, Task
-from bigkpca.execution.workers import seen_at
+from bigkpca.execution.workers import known_workers, on_workers, seen_at
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
 from tests.helpers.s3 import settings
@@ -173,6 +176,17 @@ def test_a_scheduler_that_is_killed_is_named(when, cluster, engine_of_two, monke
         monkeypatch.setattr(client, "gather", killed_meanwhile)
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
         engine_of_two.each("x", named(kill_scheduler, 30, pid) if when == "in a task" else named(double, 2))
+    with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone|the Dask client is closed"):
+        engine_of_two.core_types()
+
+
+@pytest.mark.parametrize("error", [CommClosedError(), RuntimeError(), AttributeError(), UnboundLocalError()])
+@pytest.mark.parametrize("asked", [known_workers, partial(on_workers, function=seen_at)])
+def test_a_scheduler_that_dies_during_a_request_is_named(asked, error):
+    client = Mock(scheduler=Mock(address="tcp://there"))
+    client.scheduler_info.side_effect = client.run.side_effect = error
+    with pytest.raises(IncompleteError, match="the scheduler at tcp://there is gone: start one again"):
+        asked(client, 1)
 
 
 @pytest.mark.long
