@@ -58,8 +58,8 @@ def scores(
     color : array of shape (n,), path, or name, optional
         Labels or values of the rows: in memory, a .npy file, a Zarr array, a dataset, or the name of an array beside
         the rows. Dates, and numbers with more than twelve distinct values, have a colour bar; of other labels, the
-        rarest are "other" if there are more than twelve. Labels have the colours in which the style draws lines, if it
-        has enough.
+        rarest are "other" if there are more than twelve, and all have one colour if most rows have one of their own.
+        Labels have the colours in which the style draws lines, if it has enough.
     axes : matplotlib.axes.Axes, optional
 
     Notes
@@ -271,11 +271,14 @@ def draw_scores(axes: Axes, Y: Array, pair: tuple[int, int], values: Array | Non
 
 
 def _coded(values: Array) -> tuple[Array, list[str]]:
-    """Codes (m,) of labels, and their names, of which the last stands for the rarest labels if there are too many."""
+    """Codes (m,) of labels, and their names, of which the last stands for the rarest labels if there are too many. If
+    most rows have labels of their own, such as identifiers, all have one code."""
     distinct, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     words, most = distinct.astype(str).tolist(), len(PALETTE)
     if len(words) <= most:
         return codes, words
+    if len(words) > len(values) / 2:
+        return np.zeros(len(values), np.intp), [f"{len(words):,} labels of {len(values):,} rows"]
     kept = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
     renumbered = np.full(len(words), most - 1)
     renumbered[kept] = np.arange(most - 1)

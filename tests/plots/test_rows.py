@@ -110,6 +110,13 @@ def test_of_many_labels_the_rarest_are_other(axes):
     assert colors.count(to_hex(axes.lines[-1].get_color())) == 1 + 2 + 3
 
 
+def test_labels_of_their_own_give_all_rows_one_colour_and_one_line_of_the_legend(axes):
+    names = np.array([f"person {number}" for number in range(1190)] + ["person 3"] * 10)
+    draw_scores(axes, RNG.normal(size=(1200, 2)), (0, 1), names)
+    assert words(axes) == ["1,190 labels of 1,200 rows"]
+    assert len(np.unique(axes.collections[0].get_facecolors(), axis=0)) == 1
+
+
 def test_numbers_and_dates_have_a_colour_bar_and_rows_without_one_are_faint(axes):
     Y, values = RNG.normal(size=(50, 2)), np.linspace(5, 7, 50)
     values[10] = np.nan
