@@ -188,8 +188,8 @@ class Model(ShowsSummary):
         return lambda X: on_host(project(evaluate(X)[0], overwrite=True))
 
     def scoring(self, most_rows: int, given: Expansion) -> Callable[[Array], tuple[Array, Array]]:
-        """The results of `project` and `residuals` for one tile, from features that are computed once, as a function
-        that owns its work space."""
+        """Scores (b, r) and residuals (b,) of one tile, as a function that owns its work space; `given` is the
+        expansion of this model."""
         evaluate, project = self.features.evaluation(most_rows), self.projection()
 
         def score(X: Array) -> tuple[Array, Array]:
@@ -250,13 +250,8 @@ class Model(ShowsSummary):
         return self.calibration
 
     def expansion(self) -> Expansion:
-        """The expansion that `residuals` needs: that of the decoder, if it has one, otherwise from a decomposition of
+        """The expansion that residuals need: that of the decoder, if it has one, otherwise from a decomposition of
         W. Raises SpecError like `check_residuals`."""
         self.check_residuals()
         known = None if self.decoder is None else self.decoder.expansion(self.solution)
         return expansion(self.fitted) if known is None else known
-
-    def residuals(self, X_tiles: Iterable[Array], most_rows: int, given: Expansion) -> Iterator[Array]:
-        """Novelty (b,) of each tile X (b, d); `given` is the expansion of this model."""
-        for V, diagonal in self.features.tiles(X_tiles, most_rows):
-            yield on_host(residuals(given, self.solution, V, diagonal))

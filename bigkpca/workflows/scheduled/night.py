@@ -199,7 +199,8 @@ def extract_block(
                 place.write(block, values)
         residuals = np.empty(0)
         if expansion is not None:
-            residuals = np.concatenate([residuals, *model.residuals(kept, most_rows, expansion)])
+            judged = map(model.scoring(most_rows, expansion), kept)
+            residuals = np.concatenate([residuals, *(left for _, left in judged)])
     flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
     compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
     return Extracted(digest.hexdigest(), compared, residuals, flagged, {} if pure else values)
