@@ -123,6 +123,17 @@ CHECKS = {
         assert "nu='0'" in run("fit", "digits.npy", "m.zarr", "--kernel", "matern", "--nu", "0", code=2)
         assert "works only with the matern kernel" in run("fit", "digits.npy", "m.zarr", "--nu", "2", code=2)
     """,
+    "A file format": """
+        assert_array_equal(rows_at("digits.zarr"), digits[:, 20:22])
+        Path("folder/part=1").mkdir(parents=True)
+        Path("digits.orc").rename("folder/part=1/digits.orc")
+        run("ingest", "folder", "parts.zarr", "--columns", "b,part")
+        assert_array_equal(rows_at("parts.zarr"), np.column_stack([digits[:, 21], np.ones(len(digits))]))
+        Path("broken.orc").write_bytes(b"ORC")
+        assert "broken.orc" in run("ingest", "broken.orc", "broken.zarr", code=7)
+        Path("digits.new").touch()
+        assert ".orc" in run("ingest", "digits.new", "new.zarr", code=2)
+    """,
 }
 
 PROGRAM = """
