@@ -1,12 +1,10 @@
 """The accuracy of a linear classifier of test digits, on the scores of kernel PCA with default options and of PCA."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.common import arguments, mnist, mnist_labels, some_rows, usps, usps_labels
+from benchmarks.data import mnist, mnist_labels, some_rows, usps, usps_labels
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -22,10 +20,8 @@ def accuracy(train: Array, labels: Array, test: Array, test_labels: Array) -> st
     return f"{classifier.score(test / unit, test_labels):.3f}"
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000)
-    numbers = some_rows(np.arange(60_000), min(given.rows, 60_000))
-    few = min(given.rows, USPS_TRAINING_ROWS)
+def main(rows: int = 10_000) -> Results:
+    numbers, few = some_rows(np.arange(60_000), rows), min(rows, USPS_TRAINING_ROWS)
     X, y = usps(), usps_labels()
     sets = {
         "MNIST": (mnist()[numbers], mnist_labels()[numbers], mnist("t10k"), mnist_labels("t10k")),
@@ -39,7 +35,3 @@ def main(argv: Sequence[str] | None = None) -> Results:
             lines.append([name, len(train), r, *(accuracy(own, labels, new, test_labels) for own, new in scores)])
     header = ["data", "rows", "components", "kernel PCA", "PCA"]
     return Results((table("Accuracy of a linear classifier of test digits", header, lines),))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,6 @@ its sums saved, and on two processes."""
 
 import shutil
 import statistics
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +10,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.common import (
-    DATA,
-    arguments,
-    fit_pass,
-    interleaved,
-    ratios,
-    repeated_covertype,
-    repeated_dataset,
-    seconds_of,
-    spread,
-)
+from benchmarks.data import DATA, repeated_covertype, repeated_dataset
 from benchmarks.results import Results, Table, Target, table
+from benchmarks.timing import fit_pass, interleaved, ratios, seconds_of, spread
 from bigkpca.data.blocks import tile_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
@@ -79,24 +69,16 @@ def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> 
     ):
         middle, times = statistics.median(seconds[side]), ratios(seconds[side], seconds[other])
         found[side] = statistics.median(times)
-        lines.append([what, middle, round(n / middle), found[side], spread(times)])
+        lines.append([what, middle, found[side], spread(times)])
     targets = [Target(f"the fit pass / the bare products, d = {d}", found["threads"], "at most", most)]
     if name == "MNIST":
         what = f"the fit pass on two processes / two threads, d = {d}"
         targets.append(Target(what, found["processes"], "at most", _ON_PROCESSES))
     title = f"Fit pass over {n} x {d} ({name} repeated), {size} landmarks, from Zarr; medians of {repeats}"
-    return table(title, ["what", "seconds", "rows/s", "ratio", "least to most"], lines), targets
+    return table(title, ["what", "seconds", "ratio", "least to most"], lines), targets
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=300_000)
+def main(folder: Path, rows: int = 300_000, size: int = 1000, repeats: int = 5) -> Results:
     with open_engine(workers=2) as cluster:
-        found = [
-            measured(name, make(given.folder, given.rows), given.size, given.repeats, cluster)
-            for name, (make, _) in _MADE.items()
-        ]
+        found = [measured(name, make(folder, rows), size, repeats, cluster) for name, (make, _) in _MADE.items()]
     return Results(tuple(shown for shown, _ in found), tuple(each for _, targets in found for each in targets))
-
-
-if __name__ == "__main__":
-    main()

@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-from benchmarks.common import SHARED, arguments
+from benchmarks.data import SHARED
 from benchmarks.results import Results, Target, table
 from bigkpca import KernelPCA, ingest
 from bigkpca.data.opening import open_rows
@@ -22,7 +23,6 @@ WEIGHTS = (1.0, 4.0, 7.0)  # of origin
 
 def flights(folder: Path, rows: int) -> tuple[str, Array, tuple[str, ...]]:
     """A dataset of the first flights with the hour of the day, airports as columns of 0 and 1; its rows and names."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"flights-{rows}.csv"
     with gzip.open(SHARED / "flights" / "flights_200k.csv.gz", "rt") as source, path.open("w") as out:
         out.write(next(source).rstrip() + ",hour\n")
@@ -50,14 +50,12 @@ def contents(scores: Array, X: Array, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=200_000, size=500)
-    data, X, names = flights(given.folder, given.rows)
+def main(folder: Path, rows: int = 200_000, size: int = 500) -> Results:
+    data, X, names = flights(folder, rows)
     found, lines = {}, []
     for weight in WEIGHTS:
-        kpca = KernelPCA(
-            COMPONENTS, size=given.size, standardize=True, column_weights={"origin": weight}, random_state=0
-        )
+        options: dict[str, Any] = {"standardize": True, "column_weights": {"origin": weight}}
+        kpca = KernelPCA(COMPONENTS, size=size, random_state=0, **options)
         found[weight] = contents(np.asarray(kpca.fit_transform(data)), X, names)
         trust = Counter(kpca.certificate_.trust)
         lines.append([weight, *(trust[word] for word in ("solid", "fair", "doubtful")), *found[weight].values()])
@@ -69,7 +67,3 @@ def main(argv: Sequence[str] | None = None) -> Results:
         Target("accuracy for origin of the largest weight", accuracy, "at least", 0.6, ""),
     )
     return Results((shown,), targets)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,14 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import arguments, child
+from benchmarks.data import dataset
 from benchmarks.results import Results, Target, table
-from bigkpca.ingesting import ingest
+from benchmarks.timing import child
+from bigkpca.errors import Array
 
 # A command on a number of threads, which it takes from Dask.
 _COMMAND = """
@@ -25,7 +26,7 @@ main(sys.argv[2:], standalone_mode=False)
 _NEEDS = re.compile(r"this needs (\d+) MB in a process, but 1 MB are allowed|even a size of 10 needs (\d+) MB")
 SMALL_MB = 200  # peaks below are mostly of the interpreter
 _COLUMNS = (54, 784, 3000)
-_SHOWN = 5
+_SHOWN = 3
 
 
 def measured_and_planned(threads: int, *command: object) -> tuple[float, float]:
@@ -45,21 +46,13 @@ def measured_and_planned(threads: int, *command: object) -> tuple[float, float]:
 def drawn(folder: Path, columns: int, dtype: str, rows: int) -> str:
     """A dataset of ten strong directions and noise, made once in each folder."""
     n = max(1000, min(rows, rows * 784 // columns))
-    path = folder / f"drawn-{n}-{columns}-{dtype}.zarr"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def made() -> Array:
         rng = np.random.default_rng(0)
-        W, raw = rng.normal(size=(10, columns)), path.with_suffix(".npy")
-        values = np.lib.format.open_memmap(raw, "w+", np.dtype(dtype), (n, columns))
-        for start in range(0, n, 8192):
-            part = values[start : start + 8192]
-            X = rng.normal(size=(len(part), 10)) @ W + rng.normal(size=part.shape)
-            part[:] = np.clip(20 * X + 128, 0, 255) if dtype == "uint8" else X
-        values.flush()
-        del values
-        ingest([raw], path)
-        raw.unlink()
-    return str(path)
+        X = rng.normal(size=(n, 10)) @ rng.normal(size=(10, columns)) + rng.normal(size=(n, columns))
+        return (np.clip(20 * X + 128, 0, 255) if dtype == "uint8" else X).astype(dtype)
+
+    return dataset(folder / f"drawn-{n}-{columns}-{dtype}.zarr", made)
 
 
 def commands(folder: Path, rows: int, size: int) -> Iterator[tuple[int, tuple[object, ...]]]:
@@ -115,14 +108,11 @@ def grid(folder: Path, rows: int, size: int) -> list[tuple[int, str, float, floa
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=66_000)
-    found = sorted(grid(given.folder, given.rows, given.size), key=lambda each: each[3] / each[2])
+def main(folder: Path, rows: int = 66_000, size: int = 1000) -> Results:
+    found = sorted(grid(folder, rows, size), key=lambda each: each[3] / each[2])
     lines = [[threads, name, f"{used:.0f}", f"{plan:.0f}", plan / used] for threads, name, used, plan in found]
-    title = (
-        f"Peak resident memory in MB, used and planned, of {len(lines)} commands on {given.rows} rows of 784 columns"
-    )
-    title += f" or as many values: the least and the most of planned / used, {_SHOWN} each"
+    title = f"Peak memory in MB of {len(lines)} commands on {rows} rows of 784 columns or as many values: the least"
+    title += f" and the most of planned / used, {_SHOWN} each"
     header = ["threads", "command", "used", "planned", "planned / used"]
     shown = table(title, header, [*lines[:_SHOWN], *lines[-_SHOWN:]])
     least = min(plan / used for _, _, used, plan in found)
@@ -132,7 +122,3 @@ def main(argv: Sequence[str] | None = None) -> Results:
         Target(f"planned / used memory, largest of the commands above {SMALL_MB} MB", most, "at most", 2),
     )
     return Results((shown,), targets)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
-"""Array restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
+"""Rows restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn import datasets
 from sklearn.decomposition import PCA
 
 import bigkpca
-from benchmarks.common import arguments, covertype, mnist, some_rows, usps
+from benchmarks.data import covertype, mnist, some_rows, usps
 from benchmarks.results import Results, table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, DominantVariableWarning
@@ -61,8 +61,7 @@ def lines_of(name: str, X: Array, *, standardised: bool) -> Iterator[list[Any]]:
         yield [name, len(train), r, pca, *[f"{each / pca:.3g}" for each in errors]]
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000)
+def main(rows: int = 10_000) -> Results:
     header = ["rows of", "fitted", "components", "PCA's error"]
     header += [f"{way}, {by:g} sigma" for by in LENGTHS for way in WAYS]
     found = []
@@ -72,13 +71,9 @@ def main(argv: Sequence[str] | None = None) -> Results:
             for standardised in units:
                 lines = [
                     line
-                    for name, X in ((name, load()) for name, load in sets.items())
-                    for line in lines_of(name, some_rows(X, min(given.rows, len(X))), standardised=standardised)
+                    for name, load in sets.items()
+                    for line in lines_of(name, some_rows(load(), rows), standardised=standardised)
                 ]
                 title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
-                found.append(table(f"{title}; at most {given.rows} rows", header, lines))
+                found.append(table(f"{title}; at most {rows} rows", header, lines))
     return Results(tuple(found))
-
-
-if __name__ == "__main__":
-    main()

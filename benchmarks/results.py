@@ -36,7 +36,7 @@ class Target:
     value: float | None
     kind: Literal["at most", "at least"]
     bound: float
-    unit: str = "times"
+    unit: str = ""
 
     @property
     def reached(self) -> bool:
@@ -48,7 +48,8 @@ class Target:
     def cells(self) -> list[str]:
         """The target as a line of a table."""
         value = "none" if self.value is None else as_cell(float(self.value))
-        return [self.what, f"{self.kind} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
+        sign = {"at most": "≤", "at least": "≥"}[self.kind]
+        return [self.what, f"{sign} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ is freed at the end. --rows is the largest number of rows.
 
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.common import COMMAND, arguments, child, repeated_digits
+from benchmarks.data import repeated_digits
 from benchmarks.results import Results, Target, table
+from benchmarks.timing import COMMAND, child
 
 _ROWS = (60_000, 1_000_000)  # and the largest number
 _FILE_ROWS = 600_000
@@ -57,35 +57,29 @@ def costs(folder: Path, rows: int, size: int) -> dict[str, Cost]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000_000)
-    folder = given.folder / "scale"
+def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Results:
+    folder = folder / "scale"
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = [*(rows for rows in _ROWS if rows < given.rows), given.rows]
+    sizes = [*(n for n in _ROWS if n < rows), rows]
     try:
-        found = {rows: costs(folder, rows, given.size) for rows in sizes}
+        found = {n: costs(folder, n, size) for n in sizes}
     finally:
         shutil.rmtree(folder)
-    smallest, before, largest = sizes[0], sizes[-min(2, len(sizes))], sizes[-1]
-    fit, lines = found[largest]["fit"], []
+    smallest, before = sizes[0], sizes[-min(2, len(sizes))]
+    fit, lines = found[rows]["fit"], []
     targets = [
-        Target(f"fit of {largest:,} rows", fit.seconds, "at most", 150, "s"),
-        Target(f"fit of {largest:,} rows: peak", fit.peak, "at most", 250, "MB"),
+        Target(f"fit of {rows:,} rows", fit.seconds, "at most", 150, "s"),
+        Target(f"fit of {rows:,} rows: peak", fit.peak, "at most", 250, "MB"),
     ]
     for name in found[smallest]:
-        for rows in sizes:
-            cost = found[rows][name]
-            share = f"{cost.peak / found[smallest][name].peak:.2f}"
-            lines.append([name, rows, cost.seconds, 1e6 * cost.seconds / rows, round(cost.peak), share])
-        per_row = found[largest][name].seconds / largest / (found[before][name].seconds / before)
-        memory = found[largest][name].peak / found[smallest][name].peak
-        what = f"{name}: seconds per row with {largest:,} rows / with {before:,}"
+        for n in sizes:
+            cost = found[n][name]
+            lines.append([name, n, cost.seconds, 1e6 * cost.seconds / n, round(cost.peak)])
+        per_row = found[rows][name].seconds / rows / (found[before][name].seconds / before)
+        memory = found[rows][name].peak / found[smallest][name].peak
+        what = f"{name}: seconds per row with {rows:,} rows / with {before:,}"
         targets.append(Target(what, per_row, "at most", 1.05))
-        targets.append(Target(f"{name}: memory of {largest:,} rows / of {smallest:,}", memory, "at most", 1.1))
-    header = ["command", "rows", "seconds", "seconds per million rows", "peak MB", "of the smallest"]
-    title = f"Complete commands, {given.size} landmarks, 784 columns"
+        targets.append(Target(f"{name}: memory of {rows:,} rows / of {smallest:,}", memory, "at most", 1.1))
+    header = ["command", "rows", "seconds", "seconds per million rows", "peak MB"]
+    title = f"Complete commands, {size} landmarks, 784 columns"
     return Results((table(title, header, lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()

@@ -6,15 +6,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 import bigkpca
-from benchmarks.common import arguments, child, interleaved, seconds_of, spread
 from benchmarks.results import Results, Target, table
+from benchmarks.timing import child, interleaved, seconds_of, spread
 
 _IMPORT = """
 import time
@@ -48,19 +47,17 @@ def command(*words: str, **environment: str) -> float:
     return seconds_of(lambda: subprocess.run(run, stdout=subprocess.DEVNULL, check=True, env=os.environ | environment))
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=1797, repeats=10)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    rows, model = given.folder / f"digits-{given.rows}.npy", given.folder / "startup-model.zarr"
-    np.save(rows, load_digits().data[: given.rows])
+def main(folder: Path, rows: int = 1797, repeats: int = 10) -> Results:
+    data, model = folder / f"digits-{rows}.npy", folder / "startup-model.zarr"
+    np.save(data, load_digits().data[:rows])
     compileall.compile_dir(str(Path(bigkpca.__file__).parent), quiet=1)  # as pip does when it installs
 
     def fit() -> float:
         shutil.rmtree(model, ignore_errors=True)
-        return command("-m", "bigkpca.cli", "fit", "-q", str(rows), str(model))
+        return command("-m", "bigkpca.cli", "fit", "-q", str(data), str(model))
 
     seconds = interleaved(
-        given.repeats,
+        repeats,
         python=lambda: command("-c", "pass"),
         help=lambda: command("-m", "bigkpca.cli", "--help"),
         completion=lambda: command("-c", _COMPLETE, **_COMPLETION),
@@ -72,10 +69,6 @@ def main(argv: Sequence[str] | None = None) -> Results:
     shutil.rmtree(model, ignore_errors=True)
     middle = {key: statistics.median(values) for key, values in seconds.items()}
     lines = [[what, middle[key], spread(seconds[key])] for key, (what, _) in _SIDES.items()]
-    title = f"Commands on {given.rows} rows and imports, each in a separate process; medians of {given.repeats}"
+    title = f"Commands on {rows} rows and imports, each in a separate process; medians of {repeats}"
     targets = [Target(what, middle[key], "at most", most, "s") for key, (what, most) in _SIDES.items() if most]
     return Results((table(title, ["what", "seconds", "least to most"], lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()

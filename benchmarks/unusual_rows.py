@@ -2,7 +2,7 @@
 they do not see; and its seconds."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -13,24 +13,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
-from benchmarks.common import (
-    arguments,
-    covertype,
-    covertype_labels,
-    interleaved,
-    median_ratio,
-    mnist,
-    mnist_labels,
-    seconds_of,
-    standardized,
-    usps,
-    usps_labels,
-)
+from benchmarks.data import covertype, covertype_labels, mnist, mnist_labels, standardized, usps, usps_labels
 from benchmarks.results import Results, Table, Target, table
+from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import Array
 
-_TESTED = 2000  # ordinary rows, and as many unusual ones
+_MOST, _TESTED = 3000, 2000  # ordinary rows that are fitted and tested, and as many unusual ones tested
 _BEHIND = {0.0: 0.0, 0.05: 0.02}  # by unusual rows among the fitted: how far the AUC may be behind the best peer
 _OURS, _LARGEST = "bigkpca", 20_000  # rows that every detector can take
 _OF_MANY = ("bigkpca", "IsolationForest", "PCA residual, 80 %")  # time grows with the number of rows, not its square
@@ -141,12 +130,7 @@ def speed(rows: int, size: int, repeats: int) -> tuple[Table, list[Target]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=500_000, size=0, most=3000, classes=10)
-    found, targets = accuracy(min(given.most, given.rows), given.classes, given.size)
-    times, faster = speed(given.rows, given.size, given.repeats)
+def main(rows: int = 500_000, size: int = 0, repeats: int = 5, classes: int = 10) -> Results:
+    found, targets = accuracy(min(_MOST, rows), classes, size)
+    times, faster = speed(rows, size, repeats)
     return Results((found, times), (*targets, *faster))
-
-
-if __name__ == "__main__":
-    main()

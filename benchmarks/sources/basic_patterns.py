@@ -7,18 +7,19 @@ find.
 """
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
-from benchmarks.sources.common import arguments, landmarks_of, save_table
+from benchmarks.data import MEDIAN_DISTANCE, mnist, mnist_labels
+from benchmarks.sources.common import landmarks_of, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
+from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import Array
 
@@ -96,20 +97,19 @@ def by_threshold(digits: Digits) -> list[list[str]]:
     return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
+def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 3) -> None:
     lines, of_thresholds = [], []
     for name, load in DATA.items():
-        digits = load(given.rows)
-        lines += [[name, *line] for line in against_all_rows(digits, given.repeats)]
+        digits = load(rows)
+        lines += [[name, *line] for line in against_all_rows(digits, repeats)]
         of_thresholds += [[name, *line] for line in by_threshold(digits)]
     header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
-    title = f"{given.rows} training rows, {COMPONENTS} components, {given.repeats} seeds"
-    save_table(title, header, lines, given.folder, "basic_patterns")
+    title = f"{rows} training rows, {COMPONENTS} components, {repeats} seeds"
+    save_table(title, header, lines, folder, "basic_patterns")
     save_table(
         "Patterns by the threshold",
         ["data", "threshold", "patterns"],
         of_thresholds,
-        given.folder,
+        folder,
         "basic_patterns_thresholds",
     )

@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import save_table
 from bigkpca import KernelPCA
 
 COMPONENTS, AXES = 10, 20
@@ -100,11 +101,10 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2_048_000, repeats=3)
+def main(folder: Path, rows: int = 2_048_000, repeats: int = 3) -> None:
     before = os.getloadavg()[0]
     with threadpool_limits(1):
-        found = measured(given.rows, given.repeats)
+        found = measured(rows, repeats)
     lines = []
     for (varies, name), (sizes, costs) in found.items():
         at = [getattr(s, varies) for s in sizes]
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             [varies, name, *took, "" if growth is None else f"{growth:.2f}", f"{round(expected, 2) + 0.0:.2f}"]
         )
     header = ["varies", "method", "sizes", "CPU seconds", "of the growth", "of the count"]
-    middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
+    middle, load = middle_of(rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
-    save_table(title, header, lines, given.folder, "complexity")
+    save_table(title, header, lines, folder, "complexity")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import usps, usps_labels
+from benchmarks.data import usps, usps_labels
 from bigkpca import KernelPCA, preimages
 from bigkpca.errors import Array
 

@@ -7,14 +7,15 @@ probability 0.95, and |E|_F by tr(E). E = K - C W+ C' is not cut to a rank. (I -
 and the least l at which each bound says anything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import arguments, landmarks_of, save_table
+from benchmarks.sources.common import landmarks_of, save_table
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -168,13 +169,12 @@ class Example:
         return lines
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
-    sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
+def main(folder: Path, rows: int = 5000, repeats: int = 3) -> None:
+    sizes = [max(round(rows * share / 2) * 2, 8) for share in SHARES]
     lines: dict[tuple[int, str], list[Line]] = {}
     coherent: dict[int, list[list[float]]] = {r: [] for r in RANKS}
-    for seed in range(given.repeats):
-        example = Example(given.rows, seed)
+    for seed in range(repeats):
+        example = Example(rows, seed)
         for l in sizes:  # noqa: E741
             for what, line in {**example.landmarks(l), **example.features(l)}.items():
                 lines.setdefault((l, what), []).append(line)
@@ -186,10 +186,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     header = ["l", "what", "found", "certificate", "bound", "known anyway"]
     cells = [[str(l), what, *("" if x is None else f"{x:.4g}" for x in line)] for (l, what), line in found.items()]  # noqa: E741
-    title = f"Errors and their bounds, {given.rows} rows, {given.repeats} data sets, probability {1 - DELTA:g}"
-    save_table(title, header, cells, given.folder, "error_bounds")
+    title = f"Errors and their bounds, {rows} rows, {repeats} data sets, probability {1 - DELTA:g}"
+    save_table(title, header, cells, folder, "error_bounds")
     shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]
     header = ["r", "coherence", "columns by log r", "columns by log 3/delta"]
-    save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
+    save_table(f"Coherence and Theorem 2, n = {rows}", header, shown, folder, "error_bounds_coherence")
     header = ["bound", "below", "from l ="]
-    save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")
+    save_table("Least l at which a bound says something", header, example.least(), folder, "error_bounds_least")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import save_panels, save_table
 from benchmarks.sources.digits import (
     THESIS_FORM,
     TRAINING_ROWS,
@@ -161,14 +161,13 @@ def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> list
     return lines
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=5)
-    X, labels = training_digits(given.rows)
-    reference = Reference(X, given.folder)
-    one = part_one(reference, labels, given.repeats, given.folder)
-    two = part_two(reference, labels, given.repeats, given.folder)
+def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> None:
+    X, labels = training_digits(rows)
+    reference = Reference(X, folder)
+    one = part_one(reference, labels, repeats, folder)
+    two = part_two(reference, labels, repeats, folder)
     names = list(METHODS)[:4]
     lines = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
     lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
     header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
-    save_table("Orderings", header, lines, given.folder, "example2_orderings")
+    save_table("Orderings", header, lines, folder, "example2_orderings")

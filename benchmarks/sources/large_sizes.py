@@ -5,10 +5,11 @@ rank 60, and for RFF-PCA that of the Gaussian kernel of 50 principal axes, at ra
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import save_table
 from benchmarks.sources.example1 import (
     AXES,
     METHODS,
@@ -51,15 +52,14 @@ def errors(rows: int, sizes: Sequence[int], seed: int) -> tuple[Array, Array]:
     return np.array([[of(name, size) for size in sizes] for name in SHOWN]), np.array(ends) / norm
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
-    sizes = [round(given.rows * share) for share in SHARES]
-    each = [errors(given.rows, sizes, seed) for seed in range(given.repeats)]
+def main(folder: Path, rows: int = 5000, repeats: int = 3) -> None:
+    sizes = [round(rows * share) for share in SHARES]
+    each = [errors(rows, sizes, seed) for seed in range(repeats)]
     found = np.median([one for one, _ in each], axis=0)
     ends = np.median([end for _, end in each], axis=0)
     lines = [
         [name, *(f"{error:.4f}, {wrong:.0f}" for error, wrong in values), f"{end:.4f}"]
         for name, values, end in zip(SHOWN, found, ends, strict=True)
     ]
-    title = f"Relative error of K and rows misclassified by u2, {given.rows} rows, medians of {given.repeats} data sets"
-    save_table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines, given.folder, "large_sizes")
+    title = f"Relative error of K and rows misclassified by u2, {rows} rows, medians of {repeats} data sets"
+    save_table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines, folder, "large_sizes")

@@ -6,13 +6,13 @@ Kernel PCA that is not cut keeps differences of these distances; what scores lea
 every class. The first table holds both against each other; the second has the accuracy of each kernel.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import save_panels, save_table
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
@@ -79,23 +79,22 @@ def situations() -> list[tuple[str, Array, Array, kernels.Kernel]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
-    X, labels = training_digits(given.rows)
-    new, of_new = test_digits(given.rows)
+def main(folder: Path, rows: int = TRAINING_ROWS) -> None:
+    X, labels = training_digits(rows)
+    new, of_new = test_digits(rows)
     few = min(COMPARED, len(X))
     lines = comparison(X[:few], labels[:few], new[:500])
     header = ["kernel", "components", "largest difference, relative"]
-    save_table(f"Nearest mean, {few} rows, uncut", header, lines, given.folder, "nearest_mean_equality")
+    save_table(f"Nearest mean, {few} rows, uncut", header, lines, folder, "nearest_mean_equality")
     uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}
     pixels = float(NearestCentroid().fit(X, labels).score(new, of_new))
     lines = [[name, f"{share:.2%}"] for name, share in {"pixels": pixels, **uncut}.items()]
     title = f"Accuracy on {len(new)} test digits, {len(X)} training rows"
-    save_table(title, ["kernel", "accuracy"], lines, given.folder, "nearest_mean")
+    save_table(title, ["kernel", "accuracy"], lines, folder, "nearest_mean")
     lines = [[title, f"{accuracy(kernel, X, y, X, y):.1%}"] for title, X, y, kernel in situations()]
-    save_table("The notes' situations", ["situation", "right"], lines, given.folder, "nearest_mean_situations")
+    save_table("The notes' situations", ["situation", "right"], lines, folder, "nearest_mean_situations")
     panels = {
         f"{title}: {line[1]}": {"class 1": X[y == 0].T, "class 2": X[y == 1].T}
         for line, (title, X, y, _) in zip(lines, situations(), strict=True)
     }
-    save_panels(panels, given.folder, "nearest_mean", ".", aspect="equal")
+    save_panels(panels, folder, "nearest_mean", ".", aspect="equal")

@@ -4,12 +4,12 @@ The numbers of shoes are made up. Apple trees have the means and the covariance 
 yield (100 kg) and leaves (1000). Section 4's count of components is checked, too.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import save_panels, save_table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -65,11 +65,10 @@ def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000)
-    shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
-    title = f"Linear examples, {given.rows} apple trees"
-    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
+def main(folder: Path, rows: int = 5000) -> None:
+    shoes, apples = feet(min(rows, 200)), trees(rows)
+    title = f"Linear examples, {rows} apple trees"
+    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), folder, "principal_axes")
     foot, pair = linear(1, shoes), linear(2, apples[:, :2])
     axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
     Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)
@@ -80,4 +79,4 @@ def main(argv: Sequence[str] | None = None) -> None:
         "height and yield": {"trees": apples[:, :2].T, "two deviations": pair.inverse_transform(ellipse).T},
         "the same, scores": {"trees": Y.T, "two deviations": ellipse.T},
     }
-    save_panels(panels, given.folder, "principal_axes", ".")
+    save_panels(panels, folder, "principal_axes", ".")

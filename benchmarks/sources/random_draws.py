@@ -6,7 +6,7 @@ Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentra
 sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.stats import hypergeom
 from sklearn.datasets import load_digits, load_sample_image
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
-from benchmarks.sources.common import arguments, landmarks_of, medians, relative, save_table
+from benchmarks.sources.common import landmarks_of, medians, relative, save_table
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
 from bigkpca import KernelPCA, arrays, kernels, methods
@@ -252,8 +252,7 @@ def measured(rows: int, repeats: int) -> list[list[str]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=1797, repeats=10)
-    lines = measured(given.rows, given.repeats)
-    title = f"Draws, medians of {given.repeats} seeds"
-    save_table(title, ["what", "measured", "found", "bound"], lines, given.folder, "random_draws")
+def main(folder: Path, rows: int = 1797, repeats: int = 10) -> None:
+    lines = measured(rows, repeats)
+    title = f"Draws, medians of {repeats} seeds"
+    save_table(title, ["what", "measured", "found", "bound"], lines, folder, "random_draws")

@@ -5,7 +5,7 @@ the ridge rewrite (12), the representer theorem (14), d > n. The Chinese summary
 orthogonal maps. The proseminar: the first component is monotone along the parabola.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.special import factorial
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import PolynomialFeatures
 
-from benchmarks.sources.common import arguments, relative, save_table
+from benchmarks.sources.common import relative, save_table
 from benchmarks.sources.example1 import AXES, SIGMA, exact, misclassified, two_discs
 from benchmarks.sources.polynomial_toy import DEGREES, fitted, parabola
 from bigkpca import KernelPCA, kernels, measures
@@ -151,18 +151,15 @@ def along_the_parabola(rows: int, repeats: int) -> Claims:
     return claims
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2000, repeats=30)
+def main(folder: Path, rows: int = 2000, repeats: int = 30) -> None:
     rng = np.random.default_rng(0)
-    of_variance = rejected(given.rows, given.repeats)
-    of_forms = projections(given.rows, 0)
+    of_variance = rejected(rows, repeats)
+    of_forms = projections(rows, 0)
     claims = ridge_claims(rng) + invariance(rng)
-    of_order = along_the_parabola(100, given.repeats)
+    of_order = along_the_parabola(100, repeats)
     header = ["features", "kept", "error of K", "u1", "u2", "misclassified"]
-    title = f"{SIZE} random features, {given.rows} rows of Example 1, medians of {given.repeats} data sets"
-    save_table(title, header, of_variance, given.folder, "side_claims_variance")
+    title = f"{SIZE} random features, {rows} rows of Example 1, medians of {repeats} data sets"
+    save_table(title, header, of_variance, folder, "side_claims_variance")
     header = ["form", "rank", "|K - K^|_F", "not symmetric"]
-    save_table(
-        f"Forms by projection, {given.rows} rows of Example 1", header, of_forms, given.folder, "side_claims_forms"
-    )
-    save_table("In passing", ["claim", "measured", "found"], claims + of_order, given.folder, "side_claims")
+    save_table(f"Forms by projection, {rows} rows of Example 1", header, of_forms, folder, "side_claims_forms")
+    save_table("In passing", ["claim", "measured", "found"], claims + of_order, folder, "side_claims")

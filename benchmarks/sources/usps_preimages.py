@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import new_figure, save_figure, save_table
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     THESIS_FORM,
@@ -95,25 +95,22 @@ def starts(digits: Digits) -> list[list[str]]:
 
 def draw(pictures: Pictures, folder: Path) -> None:
     """A line of pictures for PCA, and for each way and sigma."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 7.2), layout="constrained")
+    figure = new_figure(9.5, 7.2)
     headings = np.repeat(COMPONENTS, len(THESIS_DIGITS)).astype(str).tolist()
     mosaic(figure.subplots(), [np.concatenate(rows) for rows in pictures.values()], list(pictures), headings)
     save_figure(figure, folder, "usps_preimages")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2199)
-    X, labels = training_digits(given.rows, THESIS_DIGITS)
+def main(folder: Path, rows: int = 2199) -> None:
+    X, labels = training_digits(rows, THESIS_DIGITS)
     digits = Digits(X, labels, first_of_each(labels, MEASURED))
     shown = [int(np.flatnonzero(labels[digits.rows] == digit)[2]) for digit in THESIS_DIGITS]
     title = f"Pre-images of {len(digits.rows)} of {len(X)} digits {THESIS_DIGITS}"
     lines, pictures = grid(digits, shown)
     of_starts = starts(digits)
     header = ["sigma", "components", "mean squared error", "digit kept", "thesis's form: kept"]
-    save_table(title, header, lines, given.folder, "usps_preimages")
+    save_table(title, header, lines, folder, "usps_preimages")
     columns = [f"{way}, {start}" for way in ("fixed point", "thesis's form") for start in ("random", "the row")]
     title = f"Digits kept by the start, {STARTS_AT} components"
-    save_table(title, ["sigma", *columns], of_starts, given.folder, "usps_preimages_starts")
-    draw(pictures, given.folder)
+    save_table(title, ["sigma", *columns], of_starts, folder, "usps_preimages_starts")
+    draw(pictures, folder)
