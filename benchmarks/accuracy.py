@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import DATA, dataset, exact_eigenpairs, some_rows, standardized
-from benchmarks.results import Results, Table, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.sources.common import relative
 from benchmarks.timing import seconds_of
 from bigkpca import KernelPCA, arrays, kernels, methods
@@ -37,7 +37,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-def of_rules(folder: Path, rows: int, size: int, repeats: int) -> Table:
+def of_rules(folder: Path, rows: int, size: int, repeats: int) -> Found:
     """Errors of eigenvalues, and seconds of a fit, by data, landmark rule and size."""
     n, sizes, lines = 4 * rows // 5, (size // 4, size), []
     for name, (load, sigma, standardize) in DATA.items():
@@ -56,12 +56,12 @@ def of_rules(folder: Path, rows: int, size: int, repeats: int) -> Table:
             lines.append([name, rule, *cells])
     title = f"Mean relative error of the {LEADING} leading eigenvalues, {n} rows, sigma = median distance"
     header = ["data", "landmarks", *(cell for size in sizes for cell in (f"l = {size}", "seconds"))]
-    return table(f"{title}, {repeats} seeds", header, lines)
+    yield Table(f"{title}, {repeats} seeds", header, lines)
 
 
-def of_estimates(folder: Path, rows: int, landmarks: int, draws: int) -> tuple[Table, list[Target]]:
+def of_estimates(folder: Path, rows: int, landmarks: int, draws: int) -> Found:
     """Errors of plain and estimated eigenvalues, how often 95 % intervals contain the exact value, and the targets."""
-    lines, targets = [], []
+    lines = []
     for name, (load, sigma, standardize) in DATA.items():
         X = some_rows(load(), rows)
         X = standardized(X) if standardize else X
@@ -75,12 +75,12 @@ def of_estimates(folder: Path, rows: int, landmarks: int, draws: int) -> tuple[T
             if method == "nystroem":
                 where = f"{name}, l = {size}"
                 what = f"{where}: error of estimated eigenvalues / plain ones"
-                targets.append(Target(what, estimated / plain, "at most", 0.125))
+                yield Target(what, estimated / plain, "at most", 0.125)
                 what = f"{where}: intervals with the exact value"
-                targets.append(Target(what, 100 * held, "at least", 95.0, "%"))
+                yield Target(what, 100 * held, "at least", 95.0, "%")
     header = ["data", "method", "size", "plain", "estimated", "95 % intervals with the exact value"]
     title = f"Mean relative error of the {LEADING} leading eigenvalues, plain and estimated, {rows} rows"
-    return table(f"{title}, {draws} seeds (a tenth for other methods than nystroem)", header, lines), targets
+    yield Table(f"{title}, {draws} seeds (a tenth for other methods than nystroem)", header, lines)
 
 
 def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
@@ -92,7 +92,7 @@ def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple
     return float(np.abs(kpca.eigenvalues_ / exact - 1).mean()), float(np.nanmean(off / exact)), float(held.mean())
 
 
-def of_features(rows: int, size: int, repeats: int) -> Table:
+def of_features(rows: int, size: int, repeats: int) -> Found:
     """Errors of the Gram matrix by the form of random features and their number."""
     columns, header = [], ["form"]
     for name in ("MNIST", "USPS"):
@@ -104,7 +104,7 @@ def of_features(rows: int, size: int, repeats: int) -> Table:
             columns.append(np.median(errors, axis=1))
     lines = [[name, *(f"{error:.4f}" for error in line)] for name, *line in zip(FORMS, *columns, strict=True)]
     title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {repeats} seeds"
-    return table(title, header, lines)
+    yield Table(title, header, lines)
 
 
 def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: int) -> float:
@@ -117,7 +117,7 @@ def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: 
     return relative(approximation, K)
 
 
-def main(folder: Path, rows: int = 10_000, size: int = 400, repeats: int = 5, draws: int = 50) -> Results:
-    by_rule = of_rules(folder, rows, size, repeats)
-    estimated, targets = of_estimates(folder, rows, size // 2, draws)
-    return Results((by_rule, estimated, of_features(min(GRAM_ROWS, rows), size, repeats)), tuple(targets))
+def main(folder: Path, rows: int = 10_000, size: int = 400, repeats: int = 5, draws: int = 50) -> Found:
+    yield from of_rules(folder, rows, size, repeats)
+    yield from of_estimates(folder, rows, size // 2, draws)
+    yield from of_features(min(GRAM_ROWS, rows), size, repeats)

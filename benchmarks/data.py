@@ -13,6 +13,7 @@ from bigkpca.ingesting import ingest
 from bigkpca.numerics.kernels import Gaussian, Kernel
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+_FILES = {"USPS": SHARED / "usps" / "usps_int16.npz", "covertype": SHARED / "covertype" / "covtype_93k.npz"}
 MEDIAN_DISTANCE = 2601.0  # of MNIST rows, raw pixels 0 to 255; 10.2 with pixels in [0, 1]
 
 
@@ -26,29 +27,19 @@ def mnist(part: str = "train") -> Array:
     return _mnist(f"{part}-images-idx3", 16).reshape(-1, 784)
 
 
-def mnist_labels(part: str = "train") -> Array:
-    """The digit of each row of a part, (n,)."""
-    return _mnist(f"{part}-labels-idx1", 8)
-
-
 def usps() -> Array:
     """The 9298 digits, (9298, 256), pixels in [-1, 1]."""
-    return np.load(SHARED / "usps" / "usps_int16.npz")["X_milli"].astype(np.float32) / 1000
-
-
-def usps_labels() -> Array:
-    """The digit of each row, (9298,)."""
-    return np.load(SHARED / "usps" / "usps_int16.npz")["y"]
+    return np.load(_FILES["USPS"])["X_milli"].astype(np.float32) / 1000
 
 
 def covertype() -> Array:
     """Cartographic columns of forest plots, (92962, 54), in their own units."""
-    return np.load(SHARED / "covertype" / "covtype_93k.npz")["X_raw"]
+    return np.load(_FILES["covertype"])["X_raw"]
 
 
-def covertype_labels() -> Array:
-    """The type of forest of each plot, (92962,)."""
-    return np.load(SHARED / "covertype" / "covtype_93k.npz")["y"]
+def labels(name: str, part: str = "train") -> Array:
+    """The digit of each row of "MNIST" or "USPS", or the type of forest of each plot of "covertype", (n,)."""
+    return _mnist(f"{part}-labels-idx1", 8) if name == "MNIST" else np.load(_FILES[name])["y"]
 
 
 class Data(NamedTuple):

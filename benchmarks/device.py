@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import MEDIAN_DISTANCE, mnist, some_rows
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.timing import interleaved, median_ratio, seconds_of, spread
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.devices import CPU, TALLER, Device
@@ -77,7 +77,7 @@ def works_of(rows: Rows, size: int) -> dict[str, Callable[[Rows, Engine], Any]]:
     }
 
 
-def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Results:
+def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Found:
     X, gpus = some_rows(mnist(), rows).astype(np.float32), accelerators()
     places: list[tuple[str, Device | None, Rows]] = [(_HERE, None, open_rows(X))]
     if find_spec("torch") is not None:
@@ -85,7 +85,6 @@ def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Results:
     for gpu in gpus:
         places += [(str(gpu), gpu, open_rows(X)), (f"{gpu}, rows there", gpu, open_rows(gpu.place(X)))]
     lines: list[list[Any]] = []
-    targets: list[Target] = []
     for name, work in works_of(open_rows(X), size).items():
         sides: dict[str, Callable[[], float]] = {}
         for label, place, placed in places:
@@ -105,11 +104,11 @@ def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Results:
             if name == _PASS:
                 share = 100 * median_ratio(took[f"{label}: bare"], took[label])
                 times = median_ratio(took[_HERE], took[label])
-                targets.append(Target(f"bare products / the pass of a fit on {label}", share, "at least", 60.0, "%"))
-                targets.append(Target(f"the pass of a fit on two cores / {label}", times, "at least", 20.0))
+                yield Target(f"bare products / the pass of a fit on {label}", share, "at least", 60.0, "%")
+                yield Target(f"the pass of a fit on two cores / {label}", times, "at least", 20.0)
             if name == _EXACT:
                 middle = statistics.median(took[label])
-                targets.append(Target(f"exact fit of {rows} rows on {label}", middle, "at most", 5.0, "s"))
+                yield Target(f"exact fit of {rows} rows on {label}", middle, "at most", 5.0, "s")
     title = f"MNIST, {rows} rows, {size} landmarks, {COMPONENTS} components; medians of {repeats}"
     header = ["what", "device", "seconds", "least to most", "times as fast as the first"]
-    return Results((table(title, header, lines),), tuple(targets))
+    yield Table(title, header, lines)

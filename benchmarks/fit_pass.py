@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.data import DATA, repeated_covertype, repeated_dataset
-from benchmarks.results import Results, Table, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.timing import fit_pass, interleaved, ratios, seconds_of, spread
 from bigkpca.data.blocks import tile_rows
 from bigkpca.execution.blas import single_threaded_blas
@@ -41,7 +41,7 @@ def bare_products(n: int, d: int, size: int) -> None:
         list(pool.map(half, [tiles // 2, tiles - tiles // 2]))
 
 
-def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> tuple[Table, list[Target]]:
+def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> Found:
     """The table of a data set, and its targets."""
     data, most = DATA[name], _MADE[name][1]
     rows, one_pass = fit_pass(path, size, data.sigma, standardize=data.standardize)
@@ -70,15 +70,15 @@ def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> 
         middle, times = statistics.median(seconds[side]), ratios(seconds[side], seconds[other])
         found[side] = statistics.median(times)
         lines.append([what, middle, found[side], spread(times)])
-    targets = [Target(f"the fit pass / the bare products, d = {d}", found["threads"], "at most", most)]
+    yield Target(f"the fit pass / the bare products, d = {d}", found["threads"], "at most", most)
     if name == "MNIST":
         what = f"the fit pass on two processes / two threads, d = {d}"
-        targets.append(Target(what, found["processes"], "at most", _ON_PROCESSES))
+        yield Target(what, found["processes"], "at most", _ON_PROCESSES)
     title = f"Fit pass over {n} x {d} ({name} repeated), {size} landmarks, from Zarr; medians of {repeats}"
-    return table(title, ["what", "seconds", "ratio", "least to most"], lines), targets
+    yield Table(title, ["what", "seconds", "ratio", "least to most"], lines)
 
 
-def main(folder: Path, rows: int = 300_000, size: int = 1000, repeats: int = 5) -> Results:
+def main(folder: Path, rows: int = 300_000, size: int = 1000, repeats: int = 5) -> Found:
     with open_engine(workers=2) as cluster:
-        found = [measured(name, make(folder, rows), size, repeats, cluster) for name, (make, _) in _MADE.items()]
-    return Results(tuple(shown for shown, _ in found), tuple(each for _, targets in found for each in targets))
+        for name, (make, _) in _MADE.items():
+            yield from measured(name, make(folder, rows), size, repeats, cluster)

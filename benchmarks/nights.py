@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import MEDIAN_DISTANCE, repeated_dataset
-from benchmarks.results import Results, table
+from benchmarks.results import Found, Table
 from benchmarks.timing import COMMAND, child, seconds_of
 from bigkpca.ingesting import ingest
 
@@ -25,7 +25,7 @@ path = "nights-features.zarr"
 """
 
 
-def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5, night: int = 1_000_000) -> Results:
+def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5, night: int = 1_000_000) -> Found:
     folder = folder.resolve()
     X = np.load(Path(repeated_dataset(folder, rows)).with_suffix(".npy"), mmap_mode="r")
     data, part, job = folder / "nights-rows.zarr", folder / "nights-part.npy", folder / "nights.toml"
@@ -43,4 +43,4 @@ def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5
     idle = statistics.median(seconds_of(lambda: child(COMMAND, *command)) for _ in range(repeats))
     found.append([f"no new rows, the whole command (median of {repeats})", idle, child(COMMAND, *command)[1], ""])
     title = f"Nights of a job over {rows} rows, {size} landmarks"
-    return Results((table(title, ["night", "seconds", "peak MB", "drift"], found),))
+    yield Table(title, ["night", "seconds", "peak MB", "drift"], found)

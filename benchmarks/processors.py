@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from benchmarks.data import MEDIAN_DISTANCE, mnist, some_rows
-from benchmarks.results import Results, table
+from benchmarks.results import Found, Table
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import score_rows
@@ -49,7 +49,7 @@ def lowered() -> dict[str, str]:
     return {"NPY_DISABLE_CPU_FEATURES": " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))}
 
 
-def main(folder: Path, rows: int = 4000, size: int = 500) -> Results:
+def main(folder: Path, rows: int = 4000, size: int = 500) -> Found:
     places = {"as it is": {}, **{core: {"OPENBLAS_CORETYPE": core} for core in CORE_TYPES}, "NumPy lowered": lowered()}
     found: dict[str, Any] = {}
     for place, environment in places.items():
@@ -72,4 +72,4 @@ def main(folder: Path, rows: int = 4000, size: int = 500) -> Results:
         lines.append(line)
     heads = [f"{place} ({other['core']})" for place, other in found.items()]
     title = f"MNIST {rows} rows, {size} landmarks or features, {COMPONENTS} components, against {here['core']}"
-    return Results((table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines),))
+    yield Table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines)

@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 import bigkpca
 from benchmarks.data import covertype, mnist, some_rows, usps
-from benchmarks.results import Results, table
+from benchmarks.results import Found, Table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, DominantVariableWarning
 
@@ -61,10 +61,9 @@ def lines_of(name: str, X: Array, *, standardised: bool) -> Iterator[list[Any]]:
         yield [name, len(train), r, pca, *[f"{each / pca:.3g}" for each in errors]]
 
 
-def main(rows: int = 10_000) -> Results:
+def main(rows: int = 10_000) -> Found:
     header = ["rows of", "fitted", "components", "PCA's error"]
     header += [f"{way}, {by:g} sigma" for by in LENGTHS for way in WAYS]
-    found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised
         for kind, sets, units in (("images", IMAGES, (False,)), ("tables", TABLES, (False, True))):
@@ -75,5 +74,4 @@ def main(rows: int = 10_000) -> Results:
                     for line in lines_of(name, some_rows(load(), rows), standardised=standardised)
                 ]
                 title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
-                found.append(table(f"{title}; at most {rows} rows", header, lines))
-    return Results(tuple(found))
+                yield Table(f"{title}; at most {rows} rows", header, lines)

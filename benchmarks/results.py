@@ -1,6 +1,6 @@
 """What a benchmark finds: tables, and figures with the bounds that they should keep."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,19 +52,15 @@ class Target:
         return [self.what, f"{sign} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
 
 
+Found = Iterator[Table | Target]  # what a benchmark yields, one after the other
+
+
 @dataclass(frozen=True)
 class Results:
     """What one benchmark found."""
 
     tables: tuple[Table, ...]
     targets: tuple[Target, ...] = ()
-
-
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table, which is printed at once."""
-    made = Table(title, header, rows)
-    print(f"\n{made.printed()}", flush=True)
-    return made
 
 
 def markdown_rows(header: Sequence[str], *rows: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.data import repeated_digits
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.timing import COMMAND, child
 
 _ROWS = (60_000, 1_000_000)  # and the largest number
@@ -57,7 +57,7 @@ def costs(folder: Path, rows: int, size: int) -> dict[str, Cost]:
     return found
 
 
-def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Results:
+def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Found:
     folder = folder / "scale"
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [*(n for n in _ROWS if n < rows), rows]
@@ -67,10 +67,8 @@ def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Results:
         shutil.rmtree(folder)
     smallest, before = sizes[0], sizes[-min(2, len(sizes))]
     fit, lines = found[rows]["fit"], []
-    targets = [
-        Target(f"fit of {rows:,} rows", fit.seconds, "at most", 150, "s"),
-        Target(f"fit of {rows:,} rows: peak", fit.peak, "at most", 250, "MB"),
-    ]
+    yield Target(f"fit of {rows:,} rows", fit.seconds, "at most", 150, "s")
+    yield Target(f"fit of {rows:,} rows: peak", fit.peak, "at most", 250, "MB")
     for name in found[smallest]:
         for n in sizes:
             cost = found[n][name]
@@ -78,8 +76,7 @@ def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Results:
         per_row = found[rows][name].seconds / rows / (found[before][name].seconds / before)
         memory = found[rows][name].peak / found[smallest][name].peak
         what = f"{name}: seconds per row with {rows:,} rows / with {before:,}"
-        targets.append(Target(what, per_row, "at most", 1.05))
-        targets.append(Target(f"{name}: memory of {rows:,} rows / of {smallest:,}", memory, "at most", 1.1))
+        yield Target(what, per_row, "at most", 1.05)
+        yield Target(f"{name}: memory of {rows:,} rows / of {smallest:,}", memory, "at most", 1.1)
     header = ["command", "rows", "seconds", "seconds per million rows", "peak MB"]
-    title = f"Complete commands, {size} landmarks, 784 columns"
-    return Results((table(title, header, lines),), tuple(targets))
+    yield Table(f"Complete commands, {size} landmarks, 784 columns", header, lines)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.data import MEDIAN_DISTANCE, repeated_dataset
-from benchmarks.results import Results, table
+from benchmarks.results import Found, Table
 from benchmarks.timing import fit_pass, seconds_of
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
@@ -129,9 +129,9 @@ def _read(rows: Rows) -> None:
         rows.block(start, min(start + height, rows.shape[0]))
 
 
-def main(folder: Path, rows: int = 120_000, size: int = 1000, repeats: int = 3) -> Results:
+def main(folder: Path, rows: int = 120_000, size: int = 1000, repeats: int = 3) -> Found:
     parts = measured(repeated_dataset(folder, rows), size, repeats)
-    measured_parts = table(
+    yield Table(
         f"Parts of a fit with {parts.size} landmarks, measured on {rows} rows",
         ["part", "seconds"],
         [
@@ -150,4 +150,4 @@ def main(folder: Path, rows: int = 120_000, size: int = 1000, repeats: int = 3) 
         pairs = zip(seconds, alone, strict=True)
         lines.append([workers, *(cell for s, one in pairs for cell in (f"{s:,.1f}", f"{one / workers / s:.0%}"))])
     header = ["workers", *(cell for n in ROWS for cell in (f"{n:,} rows: seconds", "efficiency"))]
-    return Results((measured_parts, table(f"Calculated, in blocks of {BLOCK_ROWS} rows", header, lines)))
+    yield Table(f"Calculated, in blocks of {BLOCK_ROWS} rows", header, lines)

@@ -12,7 +12,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.data import MEDIAN_DISTANCE, mnist
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.timing import interleaved, median_ratio, seconds_of, spread
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -30,7 +30,7 @@ def one_call(model: Any, X: Array, count: int, starts: Iterator[int]) -> float:
     return 1000 * seconds_of(lambda: model.transform(rows))
 
 
-def main(rows: int = 60_000, size: int = 1000, repeats: int = 5) -> Results:
+def main(rows: int = 60_000, size: int = 1000, repeats: int = 5) -> Found:
     X = mnist()[:rows].astype(np.float32)
     ours = KernelPCA(COMPONENTS, sigma=MEDIAN_DISTANCE, size=size, random_state=0).fit(X)
     nystroem = Nystroem(gamma=0.5 / MEDIAN_DISTANCE**2, n_components=size, random_state=0)
@@ -47,13 +47,8 @@ def main(rows: int = 60_000, size: int = 1000, repeats: int = 5) -> Results:
         middle |= {(name, count): statistics.median(values) for name, values in took.items()}
         cells = [cell for name in _NAMES for cell in (middle[name, count], spread(took[name]))]
         lines.append([count, *cells, middle["theirs", count], median_ratio(took["theirs"], took["ours"])])
-    shown = table(
-        f"transform of rows in memory, d = 784, l = {size}, {COMPONENTS} components, fitted on {rows} rows; medians",
-        ["rows", "bigkpca, ms", "least to most", "light, ms", "least to most", "scikit-learn, ms", "times as fast"],
-        lines,
-    )
-    targets = [
-        Target(f"{_NAMES[name]}, {count} × 784, l = {size}", middle[name, count], "at most", most, "ms")
-        for name, count, most in _MOST
-    ]
-    return Results((shown,), tuple(targets))
+    title = f"transform of rows in memory, d = 784, l = {size}, {COMPONENTS} components, fitted on {rows} rows; medians"
+    header = ["rows", "bigkpca, ms", "least to most", "light, ms", "least to most", "scikit-learn, ms", "times as fast"]
+    yield Table(title, header, lines)
+    for name, count, most in _MOST:
+        yield Target(f"{_NAMES[name]}, {count} × 784, l = {size}", middle[name, count], "at most", most, "ms")

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from benchmarks.data import covertype, leading_eigenpairs, mnist, some_rows, standardized, usps
 from benchmarks.flights import flights
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Found, Table, Target
 from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, kernels, landmarks
 from bigkpca.errors import Array
@@ -25,7 +25,7 @@ _MOST = {"mean sine": 1.05, "upper bounds": 1.05, "seconds": 1.02}  # times thos
 Settings = tuple[str, Array, str, kernels.Kernel, int]  # data, rows, length of the kernel, kernel, landmarks
 
 
-class Found(NamedTuple):
+class Figures(NamedTuple):
     """Of a fit: the axes of its subspace, 0 without one; the root mean square of the sines of the angles between the
     spans of its leading scores and of exact ones; the sum of its upper bounds."""
 
@@ -70,7 +70,7 @@ def exact(X: Array, kernel: kernels.Kernel) -> Array:
     return U[:, : _FEWEST + np.argmin(ratios[_FEWEST - 1 :])]
 
 
-def fitted(X: Array, kernel: kernels.Kernel, size: int, U: Array, seed: int, subspace: bool) -> Found:
+def fitted(X: Array, kernel: kernels.Kernel, size: int, U: Array, seed: int, subspace: bool) -> Figures:
     """What a fit finds of the eigenvectors U (n, r)."""
     rule = landmarks.KMeans(subspace=subspace)
     kpca = KernelPCA(COMPONENTS, kernel=kernel, size=size, landmarks=rule, random_state=seed)
@@ -79,16 +79,16 @@ def fitted(X: Array, kernel: kernels.Kernel, size: int, U: Array, seed: int, sub
     cosines = np.linalg.svd(U.T @ Q)[1]
     axes = getattr(kpca.model_.features, "axes", np.empty((0, 0))).shape[1]
     sine = np.sqrt(np.mean(np.maximum(1 - cosines**2, 1e-12)))
-    return Found(axes, float(sine), float(kpca.certificate_.upper.sum()))
+    return Figures(axes, float(sine), float(kpca.certificate_.upper.sum()))
 
 
-def main(folder: Path, rows: int = 10_000, size: int = 1000, repeats: int = 5) -> Results:
+def main(folder: Path, rows: int = 10_000, size: int = 1000, repeats: int = 5) -> Found:
     lines, ratios = [], []
     known: tuple[Any, Array] = (None, np.empty(0))
     for name, X, length, kernel, count in settings(folder, rows, size):
         if known[0] != (name, kernel):
             known = (name, kernel), exact(X, kernel)
-        found: dict[bool, list[Found]] = {True: [], False: []}
+        found: dict[bool, list[Figures]] = {True: [], False: []}
 
         def fit(subspace: bool, made: Any, found: Any = found) -> float:
             return seconds_of(lambda: found[subspace].append(made(seed=len(found[subspace]), subspace=subspace)))
@@ -112,8 +112,6 @@ def main(folder: Path, rows: int = 10_000, size: int = 1000, repeats: int = 5) -
         means = np.exp(np.mean(np.log(ratios), axis=0)).tolist()
         lines.append(["all with a subspace", "", "", "", "", "geometric mean", *means])
         lines.append(["", "", "", "", "", "largest", *worst])
-    targets = tuple(
-        Target(f"landmarks in the principal subspace, worst of all settings: {what}", value, "at most", most)
-        for (what, most), value in zip(_MOST.items(), worst, strict=True)
-    )
-    return Results((table(title, header, lines),), targets)
+    yield Table(title, header, lines)
+    for (what, most), value in zip(_MOST.items(), worst, strict=True):
+        yield Target(f"landmarks in the principal subspace, worst of all settings: {what}", value, "at most", most)

@@ -1,7 +1,7 @@
 """The benchmarks of `python -m benchmarks`. Each runs in a separate process; one that fails does not stop the next.
 
-A benchmark is a file with a function `main`, whose parameters are its options. Each of them has the value at full size
-as its default, except for the folder of its data.
+A benchmark is a file with a function `main`, which yields tables and targets. Its parameters are its options, with
+their values at full size as defaults, and the folder of its data.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.results import Results
+from benchmarks.results import Results, Target
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,15 @@ def called(main: Callable[..., Any], options: Mapping[str, Any]) -> Any:
 
 
 def run(name: str, options: Mapping[str, Any]) -> Results:
-    """Run the benchmark of a name in this process, with those of the options that it has."""
-    found: Results = called(import_module(f"benchmarks.{name}").main, options)
-    return found
+    """Run the benchmark of a name in this process, with those of the options that it has, and print its tables."""
+    tables, targets = [], []
+    for found in called(import_module(f"benchmarks.{name}").main, options):
+        if isinstance(found, Target):
+            targets.append(found)
+        else:
+            tables.append(found)
+            print(f"\n{found.printed()}", flush=True)
+    return Results(tuple(tables), tuple(targets))
 
 
 def outcome(name: str, options: Mapping[str, Any]) -> Outcome:

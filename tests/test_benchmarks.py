@@ -136,7 +136,7 @@ def test_peers_are_compared_at_equal_accuracy_by_ratios_of_neighbouring_runs():
     ours = {Side("ours", size, "", ()): runs(size, 2.0, size / 500, 400.0) for size in (500, 1000)}
     theirs = {Side("peer", size, "", ()): runs(size, 8.0, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 8000)}
     bounds = {"ours": (3.0, 17.0, 9.0)}
-    shown, targets = Comparison("By error", "peer", lambda run: run.error, str, bounds).compare({**ours, **theirs})
+    *targets, shown = Comparison("By error", "peer", "error of eigenvalues", bounds).compare({**ours, **theirs})
     assert [row[3] for row in shown.rows] == [500, 500, "none measured"]
     assert shown.rows[0][5:] == [4.0, "4 to 4", 0.4]
     assert [(each.value, each.reached) for each in targets] == [(4, True), (16, False), (None, False)]

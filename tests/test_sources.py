@@ -221,7 +221,7 @@ def test_a_script_of_the_sources_finds_what_the_page_says(name, tmp_path, monkey
     script = import_module(f"benchmarks.sources.{name}")
     for constant, value in asked.settings.items():
         monkeypatch.setattr(script, constant, value)
-    sources.run(name, {**asked.options, "folder": tmp_path})
+    sources.run(name, tmp_path, **asked.options)
     printed = capsys.readouterr().out
     written = (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
     assert all(name in printed for name in next(csv.reader(written.splitlines())))
@@ -245,9 +245,7 @@ def test_one_command_runs_every_script_of_the_sources_or_those_that_are_named(tm
     ran, argv, given = [], ["--rows", "30", "--folder", str(tmp_path)], {"rows": 30, "folder": tmp_path}
 
     def imported(name):
-        return SimpleNamespace(
-            main=lambda folder, rows=1, repeats=2: ran.append((name, {"rows": rows, "folder": folder}))
-        )
+        return SimpleNamespace(main=lambda folder, rows=1: ran.append((name, {"rows": rows, "folder": folder})) or [])
 
     monkeypatch.setattr(sources, "import_module", imported)
     (tmp_path / "contours.svg").touch()

@@ -1,11 +1,11 @@
 """Runs the scripts of the sources, or those that are named, and prints where their figures are."""
 
 import argparse
+import csv
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from benchmarks.suite import called
 from bigkpca.errors import DominantVariableWarning, FewerComponentsWarning, NarrowKernelWarning
@@ -18,13 +18,17 @@ SCRIPTS = (  # in the order of the thesis, then the other sources
 )
 
 
-def run(name: str, options: Mapping[str, Any]) -> None:
-    """Run a script with those of the options that it has; of what the settings of the sources bring about, such as
-    kernels that are too narrow, nothing is warned."""
+def run(name: str, folder: Path, **options: int) -> None:
+    """Run a script with those of the options that it has; print its tables and write them as CSV. Of what the settings
+    of the sources bring about, such as kernels that are too narrow, nothing is warned."""
     with warnings.catch_warnings():
         for kind in (NarrowKernelWarning, DominantVariableWarning, FewerComponentsWarning):
             warnings.simplefilter("ignore", kind)
-        called(import_module(f"benchmarks.sources.{name}").main, options)
+        for table in called(import_module(f"benchmarks.sources.{name}").main, {"folder": folder, **options}):
+            print(f"\n{table.printed()}", flush=True)
+            path = folder / (f"{name}_{table.suffix}.csv" if table.suffix else f"{name}.csv")
+            with path.open("w", newline="") as file:
+                csv.writer(file).writerows([table.header, *table.rows])
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown := set(given.names) - {*SCRIPTS}:
         parser.error(f"no script {', '.join(unknown)}")
     given.folder.mkdir(parents=True, exist_ok=True)
+    options = {option: getattr(given, option) for option in ("rows", "repeats") if getattr(given, option) is not None}
     for name in given.names or SCRIPTS:
         print(f"\n== {name}", flush=True)
-        run(name, {option: value for option, value in vars(given).items() if value is not None})
+        run(name, given.folder, **options)
     print("\nFigures:", *sorted(map(str, given.folder.glob("*.svg"))), sep="\n")
 
 

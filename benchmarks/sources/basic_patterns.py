@@ -9,15 +9,14 @@ find.
 import statistics
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.data import MEDIAN_DISTANCE, mnist, mnist_labels
-from benchmarks.sources.common import landmarks_of, save_table
+from benchmarks.data import MEDIAN_DISTANCE, labels, mnist
+from benchmarks.sources.common import Table, Tables, landmarks_of
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, landmarks
@@ -58,10 +57,10 @@ def usps_digits(rows: int) -> Digits:
 
 def mnist_digits(rows: int) -> Digits:
     """As many random rows of MNIST, pixels from 0 to 1."""
-    X, labels = mnist() / np.float32(255), mnist_labels()
+    X, y = mnist() / np.float32(255), labels("MNIST")
     chosen = np.random.default_rng(0).choice(len(X), rows + min(rows, TEST_ROWS), replace=False)
     train, test = chosen[:rows], chosen[rows:]
-    return Digits(X[train], labels[train], X[test], labels[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
+    return Digits(X[train], y[train], X[test], y[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
 
 
 DATA = {"USPS": usps_digits, "MNIST": mnist_digits}
@@ -97,7 +96,7 @@ def by_threshold(digits: Digits) -> list[list[str]]:
     return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
 
 
-def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 3) -> None:
+def main(rows: int = TRAINING_ROWS, repeats: int = 3) -> Tables:
     lines, of_thresholds = [], []
     for name, load in DATA.items():
         digits = load(rows)
@@ -105,11 +104,5 @@ def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 3) -> None:
         of_thresholds += [[name, *line] for line in by_threshold(digits)]
     header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
     title = f"{rows} training rows, {COMPONENTS} components, {repeats} seeds"
-    save_table(title, header, lines, folder, "basic_patterns")
-    save_table(
-        "Patterns by the threshold",
-        ["data", "threshold", "patterns"],
-        of_thresholds,
-        folder,
-        "basic_patterns_thresholds",
-    )
+    yield Table(title, header, lines)
+    yield Table("Patterns by the threshold", ["data", "threshold", "patterns"], of_thresholds, "thresholds")

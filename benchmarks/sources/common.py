@@ -1,20 +1,30 @@
-"""What the scripts share: norms, medians, and how tables and figures are saved."""
+"""What the scripts share: tables, medians, norms, and how figures are saved."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.results import table
+from benchmarks import results
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Table(results.Table):
+    """A table of a script, which is written as NAME.csv, or as NAME_suffix.csv beside another one."""
+
+    suffix: str = ""
+
+
+Tables = Iterator[Table]  # what a script yields, one after the other
 
 
 def medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
@@ -61,12 +71,3 @@ def save_panels(
         axis.set_title(title, fontsize=9)
         axis.legend(fontsize=7)
     save_figure(figure, folder, name)
-
-
-def save_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], folder: Path, name: str) -> None:
-    """Print rows under a title and write NAME.csv."""
-    table(title, header, rows)
-    with open(folder / f"{name}.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)

@@ -9,13 +9,12 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.sources.common import save_table
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA
 
 COMPONENTS, AXES = 10, 20
@@ -101,7 +100,7 @@ def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes]
     return found
 
 
-def main(folder: Path, rows: int = 2_048_000, repeats: int = 3) -> None:
+def main(rows: int = 2_048_000, repeats: int = 3) -> Tables:
     before = os.getloadavg()[0]
     with threadpool_limits(1):
         found = measured(rows, repeats)
@@ -117,4 +116,4 @@ def main(folder: Path, rows: int = 2_048_000, repeats: int = 3) -> None:
     middle, load = middle_of(rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
-    save_table(title, header, lines, folder, "complexity")
+    yield Table(title, header, lines)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import new_figure, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -58,10 +58,10 @@ def draw(X: Array, right: Array, folder: Path) -> None:
     save_figure(figure, folder, "contours")
 
 
-def main(folder: Path, rows: int = 200, repeats: int = 30) -> None:
+def main(folder: Path, rows: int = 200, repeats: int = 30) -> Tables:
     samples = [two_groups(rows, seed) for seed in range(repeats)]
     header = ["asked", "sigma", "wrong sides, median", "most", "correlation with x + y"]
     title = f"First component of two groups, {rows} rows, {repeats} data sets"
     lines = [line_of(sigma, samples) for sigma in SIGMAS]
     draw(*samples[0], folder)
-    save_table(title, header, lines, folder, "contours")
+    yield Table(title, header, lines)

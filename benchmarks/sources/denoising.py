@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.sources.common import new_figure, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic, row_errors, test_digits, training_digits
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -78,7 +78,7 @@ def draw(clean: Array, noisy: dict[str, list[Array]], found: dict[str, Found], s
     save_figure(figure, folder, "denoising")
 
 
-def main(folder: Path, rows: int = 3000, repeats: int = 1) -> None:
+def main(folder: Path, rows: int = 3000, repeats: int = 1) -> Tables:
     X, of_rows = training_digits(TRAINING_ROWS)
     train = X[first_of_each(of_rows, max(1, rows // 10))]
     X, labels = test_digits(TRAINING_ROWS)
@@ -88,5 +88,5 @@ def main(folder: Path, rows: int = 3000, repeats: int = 1) -> None:
     found = answers(train, noisy)
     header = ["noise", "pre-image", "components", "mean squared error", "recognised"]
     title = f"{len(train)} training rows, {len(clean)} test rows, {repeats} draws of the noise"
-    save_table(title, header, lines_of(noisy, found, clean, labels), folder, "denoising")
+    yield Table(title, header, lines_of(noisy, found, clean, labels))
     draw(clean, noisy, found, first_of_each(labels, 1), folder)

@@ -8,14 +8,13 @@ sequence and of the nearest class mean, each sequence left out in turn (of the c
 import csv
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.data import SHARED
-from benchmarks.sources.common import save_table
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -70,7 +69,7 @@ def accuracies(Y: Array, labels: Array) -> list[str]:
     return [f"{np.mean(found):.1%}" for found in (labels[other] == labels, apart.argmin(axis=1) == own)]
 
 
-def main(folder: Path, rows: int = 106) -> None:
+def main(rows: int = 106) -> Tables:
     sequences, labels = promoters(rows)
     fit, words = fitted(LECTURE)
     lines = [["the lecture's words", str(fit.n_components_), f"{farthest_off(LECTURE, words):.1e}", "", "", ""]]
@@ -81,4 +80,4 @@ def main(folder: Path, rows: int = 106) -> None:
             share = f"{fit.explained_variance_ratio_[:components].sum():.1%}"
             lines.append([name, str(components), apart, share, *accuracies(Y[:, :components], labels)])
     header = ["similarity", "components", "distances off by", "variance", "nearest neighbour", "nearest mean"]
-    save_table(f"Similarities of DNA, {len(labels)} sequences", header, lines, folder, "dna_similarities")
+    yield Table(f"Similarities of DNA, {len(labels)} sequences", header, lines)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.example1_claims import Found, verdicts
 from bigkpca import KernelPCA, arrays, kernels, measures, methods
 from bigkpca.errors import Array
@@ -138,7 +138,7 @@ def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float],
     return [*of_exact, exact_alpha(X), printed_alpha(X)], found
 
 
-def main(folder: Path, rows: int = 5000, repeats: int = 30) -> None:
+def main(folder: Path, rows: int = 5000, repeats: int = 30) -> Tables:
     sizes = [max(round(rows * share / 2) * 2, 8) for share in SHARES]
     each = [repetition(rows, sizes, seed) for seed in range(repeats)]
     what = ["lambda_1", "lambda_2", f"|K - K_{RANK}|_F", "misclassified by u2", "alpha, exact", "alpha, as printed"]
@@ -147,7 +147,7 @@ def main(folder: Path, rows: int = 5000, repeats: int = 30) -> None:
         for name, values in zip(what, np.transpose([of_exact for of_exact, _ in each]), strict=True)
     ]
     title = f"Example 1, {rows} rows, {repeats} data sets, K itself"
-    save_table(title, ["", "median", "least", "most", "thesis"], lines, folder, "example1_exact")
+    yield Table(title, ["", "median", "least", "most", "thesis"], lines, "exact")
     found = Found(np.array([of_methods for _, of_methods in each]), tuple(METHODS), MEASURES)
     medians = np.median(found.values, axis=0)
     lines = [
@@ -155,10 +155,8 @@ def main(folder: Path, rows: int = 5000, repeats: int = 30) -> None:
         for size, of_size in zip(sizes, medians, strict=True)
         for name, line in zip(METHODS, of_size, strict=True)
     ]
-    save_table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines, folder, "example1")
-    save_table(
-        "What the thesis says", ["figure", "the thesis says", "holds"], verdicts(found), folder, "example1_claims"
-    )
+    yield Table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines)
+    yield Table("What the thesis says", ["figure", "the thesis says", "holds"], verdicts(found), "claims")
     panels = {
         measure: {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
         for i, measure in enumerate(MEASURES)

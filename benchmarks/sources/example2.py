@@ -5,14 +5,14 @@ kernel, but with the mean in feature space. Its measure is |x^ - x^_exact|_1. Al
 "Own pre-image" is `inverse_transform` of the method with its defaults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.digits import (
     THESIS_FORM,
     TRAINING_ROWS,
@@ -83,7 +83,7 @@ def distances(found: Array, exact: Array) -> Array:
     return np.asarray(np.abs(found.astype(np.float64) - exact).sum(axis=1))
 
 
-def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) -> dict[str, Array]:
+def part_one(reference: Reference, labels: Array, repeats: int) -> Generator[Table, None, dict[str, Array]]:
     """Table and pictures of Figure 22; the distances of all seeds, by method."""
     X = reference.X
     rows, size = first_of_each(labels, 10), max(2 * round(SHARE * len(X) / 2), FEWER)
@@ -108,11 +108,13 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
         lines.append([name, *(f"{value:.1f}" for value in quartiles), f"{np.mean(errors):.4f}", f"{np.mean(kept):.1%}"])
     header = ["method", "|x^ - x^_exact|_1, lower quartile", "median", "upper", "mean squared error", "digit kept"]
     title = f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds"
-    save_table(title, header, lines, folder, "example2")
+    yield Table(title, header, lines)
     return {name: np.array([distances(each, exact) for each in all_seeds]) for name, all_seeds in found.items()}
 
 
-def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) -> dict[tuple[float, str], Array]:
+def part_two(
+    reference: Reference, labels: Array, repeats: int, folder: Path
+) -> Generator[Table, None, dict[tuple[float, str], Array]]:
     """Table and box plots of Figure 23; distances of all seeds and rows, by share and method."""
     zeros = np.flatnonzero(labels == 0)
     rows = np.sort(np.random.default_rng(0).choice(zeros, min(ZEROS, len(zeros)), replace=False))
@@ -132,7 +134,7 @@ def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     ]
     header = ["l", "method", "seeds", "lower quartile", "median", "upper quartile", "largest"]
     title = f"|x^ - x^_exact|_1 of {len(rows)} zeros, {FEWER} components, {len(reference.X)} rows"
-    save_table(title, header, lines, folder, "example2_rff")
+    yield Table(title, header, lines, "rff")
     shown = {name: (SHARES, [np.median(found[share, name]) for share in SHARES]) for name in several}
     save_panels({"distance to the exact pre-image": shown}, folder, "example2", xlabel="l / n")
     back = {way.mean_term: _from_anywhere(reference, rows, way) for way in (FIXED_POINT, THESIS_FORM)}
@@ -161,13 +163,13 @@ def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> list
     return lines
 
 
-def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> None:
+def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> Tables:
     X, labels = training_digits(rows)
     reference = Reference(X, folder)
-    one = part_one(reference, labels, repeats, folder)
-    two = part_two(reference, labels, repeats, folder)
+    one = yield from part_one(reference, labels, repeats)
+    two = yield from part_two(reference, labels, repeats, folder)
     names = list(METHODS)[:4]
     lines = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
     lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
     header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
-    save_table("Orderings", header, lines, folder, "example2_orderings")
+    yield Table("Orderings", header, lines, "orderings")

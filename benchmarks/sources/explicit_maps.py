@@ -15,7 +15,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -103,10 +103,10 @@ def line(case: Case) -> list[str]:
     return [*counts, f"{apart:.1e}", f"{distances:.1e}", f"{before:.0%}", f"{after:.0%}"]
 
 
-def main(folder: Path, rows: int = 400) -> None:
+def main(folder: Path, rows: int = 400) -> Tables:
     every = cases(rows)
     header = ["map", "dimensions", "components", "eigenvalues", "distances", "told apart: rows", "scores"]
-    save_table(f"Kernels against maps, {rows} rows", header, list(map(line, every)), folder, "explicit_maps")
+    yield Table(f"Kernels against maps, {rows} rows", header, list(map(line, every)))
     rings = every[0]
     Y = KernelPCA(3, kernel=rings.kernel, method="exact", dtype="float64").fit_transform(rings.rows)
     height = int(np.abs([np.corrcoef(y, rings.labels)[0, 1] for y in Y.T]).argmax())

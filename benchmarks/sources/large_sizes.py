@@ -5,11 +5,10 @@ rank 60, and for RFF-PCA that of the Gaussian kernel of 50 principal axes, at ra
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sources.common import save_table
+from benchmarks.sources.common import Table, Tables
 from benchmarks.sources.example1 import (
     AXES,
     METHODS,
@@ -52,7 +51,7 @@ def errors(rows: int, sizes: Sequence[int], seed: int) -> tuple[Array, Array]:
     return np.array([[of(name, size) for size in sizes] for name in SHOWN]), np.array(ends) / norm
 
 
-def main(folder: Path, rows: int = 5000, repeats: int = 3) -> None:
+def main(rows: int = 5000, repeats: int = 3) -> Tables:
     sizes = [round(rows * share) for share in SHARES]
     each = [errors(rows, sizes, seed) for seed in range(repeats)]
     found = np.median([one for one, _ in each], axis=0)
@@ -62,4 +61,4 @@ def main(folder: Path, rows: int = 5000, repeats: int = 3) -> None:
         for name, values, end in zip(SHOWN, found, ends, strict=True)
     ]
     title = f"Relative error of K and rows misclassified by u2, {rows} rows, medians of {repeats} data sets"
-    save_table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines, folder, "large_sizes")
+    yield Table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines)

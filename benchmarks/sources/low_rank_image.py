@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_sample_image
 
-from benchmarks.sources.common import new_figure, relative, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, relative, save_figure
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -46,7 +46,7 @@ def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
     save_figure(figure, folder, "low_rank_image")
 
 
-def main(folder: Path, rows: int = 427) -> None:
+def main(folder: Path, rows: int = 427) -> Tables:
     lines, pictures = [], {}
     for name, file in PICTURES.items():
         A = load_sample_image(file)[:rows].mean(axis=2) / 255
@@ -57,5 +57,5 @@ def main(folder: Path, rows: int = 427) -> None:
             pictures[name].append((f"rank {rank}: error {line[2]:.1%}", found))
     header = ["picture", "rank", "error", "error of the SVD", "difference of the two"]
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels"
-    save_table(title, header, lines, folder, "low_rank_image")
+    yield Table(title, header, lines)
     draw(pictures, folder)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
@@ -79,20 +79,20 @@ def situations() -> list[tuple[str, Array, Array, kernels.Kernel]]:
     ]
 
 
-def main(folder: Path, rows: int = TRAINING_ROWS) -> None:
+def main(folder: Path, rows: int = TRAINING_ROWS) -> Tables:
     X, labels = training_digits(rows)
     new, of_new = test_digits(rows)
     few = min(COMPARED, len(X))
     lines = comparison(X[:few], labels[:few], new[:500])
     header = ["kernel", "components", "largest difference, relative"]
-    save_table(f"Nearest mean, {few} rows, uncut", header, lines, folder, "nearest_mean_equality")
+    yield Table(f"Nearest mean, {few} rows, uncut", header, lines, "equality")
     uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}
     pixels = float(NearestCentroid().fit(X, labels).score(new, of_new))
     lines = [[name, f"{share:.2%}"] for name, share in {"pixels": pixels, **uncut}.items()]
     title = f"Accuracy on {len(new)} test digits, {len(X)} training rows"
-    save_table(title, ["kernel", "accuracy"], lines, folder, "nearest_mean")
+    yield Table(title, ["kernel", "accuracy"], lines)
     lines = [[title, f"{accuracy(kernel, X, y, X, y):.1%}"] for title, X, y, kernel in situations()]
-    save_table("The notes' situations", ["situation", "right"], lines, folder, "nearest_mean_situations")
+    yield Table("The notes' situations", ["situation", "right"], lines, "situations")
     panels = {
         f"{title}: {line[1]}": {"class 1": X[y == 0].T, "class 2": X[y == 1].T}
         for line, (title, X, y, _) in zip(lines, situations(), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import new_figure, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -63,16 +63,16 @@ def draw(X: Array, folder: Path) -> None:
     save_figure(figure, folder, "polynomial_toy")
 
 
-def main(folder: Path, rows: int = 100, repeats: int = 30) -> None:
+def main(folder: Path, rows: int = 100, repeats: int = 30) -> Tables:
     lines: list[list[Any]] = []
     for degree in DEGREES:
         found = [shares(parabola(rows, seed), degree) for seed in range(repeats)]
         lines.append([f"degree {degree}", "", *np.median(found, axis=0).tolist()])
     header = ["", "kept", *(f"component {i + 1}" for i in range(COMPONENTS))]
     title = f"Eigenvalues over their sum, {rows} rows, medians of {repeats} data sets"
-    save_table(title, header, lines, folder, "polynomial_toy")
+    yield Table(title, header, lines)
     theirs, kept, right = listings(rows, seed=0)
     lines = [["listing", kept, *theirs.tolist()], ["centred right", len(right), *right.tolist()]]
     title = "The listing's data, degree 1: eigenvalues / n"
-    save_table(title, header[:-1], lines, folder, "polynomial_toy_listing")
+    yield Table(title, header[:-1], lines, "listing")
     draw(parabola(rows, seed=0), folder)

@@ -5,9 +5,7 @@ from another one where they do not converge, at most 5 or 100 times; or without 
 its update to drop.
 """
 
-from pathlib import Path
-
-from benchmarks.sources.common import save_table
+from benchmarks.sources.common import Table, Tables
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     TRIES,
@@ -35,7 +33,7 @@ def kept_of(X: Array, labels: Array, rows: Array, sigma: float, center: bool, tr
     return [f"{found.converged.mean():.0%}", f"{kept.mean():.0%}"]
 
 
-def main(folder: Path, rows: int = 2199) -> None:
+def main(rows: int = 2199) -> Tables:
     X, labels = training_digits(rows, THESIS_DIGITS)
     measured = first_of_each(labels, MEASURED)
     lines = [
@@ -44,4 +42,4 @@ def main(folder: Path, rows: int = 2199) -> None:
         for name, way in WAYS.items()
     ]
     title = f"The thesis's update, {len(measured)} of {len(X)} digits {THESIS_DIGITS}, {COMPONENTS} components"
-    save_table(title, ["sigma", "way", "converged", "kept"], lines, folder, "preimage_starts")
+    yield Table(title, ["sigma", "way", "converged", "kept"], lines)

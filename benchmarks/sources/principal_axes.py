@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -65,10 +65,10 @@ def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
     ]
 
 
-def main(folder: Path, rows: int = 5000) -> None:
+def main(folder: Path, rows: int = 5000) -> Tables:
     shoes, apples = feet(min(rows, 200)), trees(rows)
     title = f"Linear examples, {rows} apple trees"
-    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), folder, "principal_axes")
+    yield Table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples))
     foot, pair = linear(1, shoes), linear(2, apples[:, :2])
     axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
     Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)

@@ -6,7 +6,6 @@ Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentra
 sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.stats import hypergeom
 from sklearn.datasets import load_digits, load_sample_image
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
-from benchmarks.sources.common import landmarks_of, medians, relative, save_table
+from benchmarks.sources.common import Table, Tables, landmarks_of, medians, relative
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
 from bigkpca import KernelPCA, arrays, kernels, methods
@@ -252,7 +251,7 @@ def measured(rows: int, repeats: int) -> list[list[str]]:
     ]
 
 
-def main(folder: Path, rows: int = 1797, repeats: int = 10) -> None:
+def main(rows: int = 1797, repeats: int = 10) -> Tables:
     lines = measured(rows, repeats)
     title = f"Draws, medians of {repeats} seeds"
-    save_table(title, ["what", "measured", "found", "bound"], lines, folder, "random_draws")
+    yield Table(title, ["what", "measured", "found", "bound"], lines)

@@ -4,13 +4,12 @@ y = x + x² + noise, x is uniform on (-2, 2), the deviation of the noise is 0.1.
 span x and x².
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.sources.common import save_table
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -52,7 +51,7 @@ def shares(n: int, seed: int) -> dict[str, tuple[float, float]]:
     }
 
 
-def main(folder: Path, rows: int = 200, repeats: int = 30) -> None:
+def main(rows: int = 200, repeats: int = 30) -> Tables:
     found = [shares(rows, seed) for seed in range(repeats)]
     lines = []
     for name in found[0]:
@@ -60,4 +59,4 @@ def main(folder: Path, rows: int = 200, repeats: int = 30) -> None:
         lines.append([name, f"{np.median(R2):.3f}", f"{apart.max():.1e}"])
     header = ["regressors", "R²", "difference to y ~ x + x²"]
     title = f"Component regression, {rows} rows, medians of {repeats} data sets"
-    save_table(title, header, lines, folder, "regression")
+    yield Table(title, header, lines)

@@ -5,7 +5,6 @@ the ridge rewrite (12), the representer theorem (14), d > n. The Chinese summary
 orthogonal maps. The proseminar: the first component is monotone along the parabola.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.special import factorial
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import PolynomialFeatures
 
-from benchmarks.sources.common import relative, save_table
+from benchmarks.sources.common import Table, Tables, relative
 from benchmarks.sources.example1 import AXES, SIGMA, exact, misclassified, two_discs
 from benchmarks.sources.polynomial_toy import DEGREES, fitted, parabola
 from bigkpca import KernelPCA, kernels, measures
@@ -151,7 +150,7 @@ def along_the_parabola(rows: int, repeats: int) -> Claims:
     return claims
 
 
-def main(folder: Path, rows: int = 2000, repeats: int = 30) -> None:
+def main(rows: int = 2000, repeats: int = 30) -> Tables:
     rng = np.random.default_rng(0)
     of_variance = rejected(rows, repeats)
     of_forms = projections(rows, 0)
@@ -159,7 +158,7 @@ def main(folder: Path, rows: int = 2000, repeats: int = 30) -> None:
     of_order = along_the_parabola(100, repeats)
     header = ["features", "kept", "error of K", "u1", "u2", "misclassified"]
     title = f"{SIZE} random features, {rows} rows of Example 1, medians of {repeats} data sets"
-    save_table(title, header, of_variance, folder, "side_claims_variance")
+    yield Table(title, header, of_variance, "variance")
     header = ["form", "rank", "|K - K^|_F", "not symmetric"]
-    save_table(f"Forms by projection, {rows} rows of Example 1", header, of_forms, folder, "side_claims_forms")
-    save_table("In passing", ["claim", "measured", "found"], claims + of_order, folder, "side_claims")
+    yield Table(f"Forms by projection, {rows} rows of Example 1", header, of_forms, "forms")
+    yield Table("In passing", ["claim", "measured", "found"], claims + of_order)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import new_figure, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     THESIS_FORM,
@@ -101,7 +101,7 @@ def draw(pictures: Pictures, folder: Path) -> None:
     save_figure(figure, folder, "usps_preimages")
 
 
-def main(folder: Path, rows: int = 2199) -> None:
+def main(folder: Path, rows: int = 2199) -> Tables:
     X, labels = training_digits(rows, THESIS_DIGITS)
     digits = Digits(X, labels, first_of_each(labels, MEASURED))
     shown = [int(np.flatnonzero(labels[digits.rows] == digit)[2]) for digit in THESIS_DIGITS]
@@ -109,8 +109,8 @@ def main(folder: Path, rows: int = 2199) -> None:
     lines, pictures = grid(digits, shown)
     of_starts = starts(digits)
     header = ["sigma", "components", "mean squared error", "digit kept", "thesis's form: kept"]
-    save_table(title, header, lines, folder, "usps_preimages")
+    yield Table(title, header, lines)
     columns = [f"{way}, {start}" for way in ("fixed point", "thesis's form") for start in ("random", "the row")]
     title = f"Digits kept by the start, {STARTS_AT} components"
-    save_table(title, ["sigma", *columns], of_starts, folder, "usps_preimages_starts")
+    yield Table(title, ["sigma", *columns], of_starts, "starts")
     draw(pictures, folder)

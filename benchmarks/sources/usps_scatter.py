@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.digits import THESIS_DIGITS, training_digits
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -24,7 +24,7 @@ def scores_of(X: Array) -> dict[str, Array]:
     return found | {"PCA": PCA(2, svd_solver="full").fit_transform(X)}
 
 
-def main(folder: Path, rows: int = 2199) -> None:
+def main(folder: Path, rows: int = 2199) -> Tables:
     X, labels = training_digits(rows, THESIS_DIGITS)
     found = scores_of(X)
     lines = [
@@ -32,7 +32,7 @@ def main(folder: Path, rows: int = 2199) -> None:
         for name, Y in found.items()
     ]
     title = f"Digits {THESIS_DIGITS} of USPS, {len(X)} rows, two components"
-    save_table(title, ["", "silhouette", "nearest mean"], lines, folder, "usps_scatter")
+    yield Table(title, ["", "silhouette", "nearest mean"], lines)
     own, of_all = (KernelPCA(2, size=20, random_state=0).fit(rows).sigma_ for rows in (X, training_digits(7291)[0]))
     print(f"median length of these digits {own:.2f}, of all training digits {of_all:.2f}")
     panels = {name: {str(digit): Y[labels == digit].T for digit in THESIS_DIGITS} for name, Y in found.items()}
