@@ -94,17 +94,16 @@ def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple
 
 def of_features(rows: int, size: int, repeats: int) -> Found:
     """Errors of the Gram matrix by the form of random features and their number."""
-    columns, header = [], ["form"]
+    found = {}
     for name in ("MNIST", "USPS"):
         X, sigma = some_rows(DATA[name].load(), rows), DATA[name].sigma
         K = kernels.Gaussian(sigma).gram(X)
         for D in (size, 4 * size):
-            header.append(f"{name}, D = {D}")
             errors = [[_gram_error(X, K, sigma, of, D, seed) for seed in range(repeats)] for of in FORMS.values()]
-            columns.append(np.median(errors, axis=1))
-    lines = [[name, *(f"{error:.4f}" for error in line)] for name, *line in zip(FORMS, *columns, strict=True)]
+            found[f"{name}, D = {D}"] = [f"{error:.4f}" for error in np.median(errors, axis=1)]
+    lines = [*zip(FORMS, *found.values(), strict=True)]
     title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {repeats} seeds"
-    yield Table(title, header, lines)
+    yield Table(title, ["form", *found], lines)
 
 
 def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: int) -> float:

@@ -7,7 +7,7 @@ most that a device can do. This benchmark has not yet been run on a GPU.
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -34,17 +34,15 @@ COMPONENTS = 50
 _HERE, _PASS, _EXACT = "NumPy, two threads", "pass of a fit", "exact fit"
 
 
-def accelerators() -> list[Device]:
+def accelerators() -> Iterator[Device]:
     """The GPUs of this machine."""
-    found = []
     if find_spec("torch") is not None:
         torch = import_module("torch")
         for kind in ("cuda", "xpu"):
-            found += [Device("torch", f"{kind}:{number}") for number in range(getattr(torch, kind).device_count())]
+            yield from (Device("torch", f"{kind}:{number}") for number in range(getattr(torch, kind).device_count()))
     if find_spec("cupy") is not None and import_module("cupy").is_available():
         count = import_module("cupy").cuda.runtime.getDeviceCount()
-        found += [Device("cupy", f"cuda:{number}") for number in range(count)]
-    return found
+        yield from (Device("cupy", f"cuda:{number}") for number in range(count))
 
 
 def bare_products(n: int, d: int, size: int, place: Device) -> float:
@@ -78,7 +76,7 @@ def works_of(rows: Rows, size: int) -> dict[str, Callable[[Rows, Engine], Any]]:
 
 
 def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Found:
-    X, gpus = some_rows(mnist(), rows).astype(np.float32), accelerators()
+    X, gpus = some_rows(mnist(), rows).astype(np.float32), [*accelerators()]
     places: list[tuple[str, Device | None, Rows]] = [(_HERE, None, open_rows(X))]
     if find_spec("torch") is not None:
         places.append(("PyTorch, processor", Device("torch", CPU), open_rows(X)))

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -85,20 +86,18 @@ def commands(size: int) -> list[tuple[tuple[int, ...], str]]:
     ]
 
 
-def grid(folder: Path, rows: int, size: int) -> list[tuple[int, str, float, float]]:
+def grid(folder: Path, rows: int, size: int) -> Iterator[tuple[int, str, float, float]]:
     """Threads, command, measured and planned peak in MB."""
     here = folder / f"memory-{rows}-{size}"
     paths = {f"x{columns}": drawn(here, columns, "float32", rows) for columns in (54, 784, 3000)}
     paths |= {f"x784-{dtype}": drawn(here, 784, dtype, rows) for dtype in ("float64", "uint8")}
     paths |= {name: str(here / name) for name in ("model", "ridge", "scores")}
-    found: list[tuple[int, str, float, float]] = []
-    for all_threads, command in commands(size):
+    for number, (all_threads, command) in enumerate(commands(size)):
         for threads in all_threads:
-            paths["new"] = str(here / f"new-{len(found)}")
+            paths["new"] = str(here / f"new-{number}-{threads}")
             words = [paths.get(word, word) for word in command.split()]
-            found.append((threads, command, *measured_and_planned(threads, *words)))
+            yield threads, command, *measured_and_planned(threads, *words)
     shutil.rmtree(here)
-    return found
 
 
 def main(folder: Path, rows: int = 66_000, size: int = 1000) -> Found:

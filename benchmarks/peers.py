@@ -221,16 +221,14 @@ def sides_of(folder: Path, data: str, size: int, features: int) -> list[Side]:
     """All programs, in the order in which they run."""
     written = (str(folder / "peers-model.zarr"), str(folder / "peers-scores.zarr"))
 
-    def sides(
-        name: str, code: str, sizes: Sequence[float], written: tuple[str, ...] = (), **options: str
-    ) -> Iterator[Side]:
+    def sides(name: str, code: str, sizes: Sequence[float], *written: str, **options: str) -> Iterator[Side]:
         argv = (data, json.dumps({"n_components": COMPONENTS, "sigma": SIGMA, **options}), *written)
         return (Side(name, 2 * round(each / 2), code, argv) for each in sizes)
 
     ours, theirs = ([share * size for share in shares] for shares in (SHARES, THEIR_SHARES))
     of_features = [share * features for share in FEATURES]
     return [
-        *sides(DISK_TO_DISK, _DISK_TO_DISK, ours, written, landmarks="kmeans"),
+        *sides(DISK_TO_DISK, _DISK_TO_DISK, ours, *written, landmarks="kmeans"),
         *sides(IN_MEMORY, _OURS, ours, landmarks="kmeans"),
         *sides(THEIRS, _SCIKIT_LEARN, theirs, features="Nystroem"),
         *sides("NumPy loop", _NUMPY, theirs[:2]),

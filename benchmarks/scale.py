@@ -6,6 +6,7 @@ is freed at the end. --rows is the largest number of rows.
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,16 +28,14 @@ class Cost(NamedTuple):
     peak: float  # resident, MB
 
 
-def files(folder: Path, rows: int) -> list[str]:
+def files(folder: Path, rows: int) -> Iterator[str]:
     """Files that hold so many rows together; each is made once."""
-    found = []
     for first in range(0, rows, _FILE_ROWS):
         count = min(_FILE_ROWS, rows - first)
         path = folder / f"part-{first}-{count}.npy"
         if not path.exists():
             np.save(path, repeated_digits(first, count))
-        found.append(str(path))
-    return found
+        yield str(path)
 
 
 def costs(folder: Path, rows: int, size: int) -> dict[str, Cost]:

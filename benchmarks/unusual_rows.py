@@ -89,17 +89,16 @@ def accuracy(most: int, classes: int, size: int) -> Found:
     lines = []
     for contamination, behind in _BEHIND.items():
         known = detectors(contamination, size)
-        found: dict[str, list[float]] = {name: [] for name in known}  # the mean over classes for each data set
+        found = []  # by data set, the means over classes of each detector
         for data in _SETS:
             each = [
                 [roc_auc_score(task.unusual, detect(task.fitted, task.tested)) for detect in known.values()]
                 for task in tasks(data, contamination, most, classes)
             ]
-            for name, auc in zip(known, np.mean(each, axis=0), strict=True):
-                found[name].append(float(auc))
-        means = {name: float(np.mean(aucs)) for name, aucs in found.items()}
-        for name, aucs in found.items():
-            lines.append([f"{contamination:.0%}", name, *(f"{auc:.3f}" for auc in (*aucs, means[name]))])
+            found.append(np.mean(each, axis=0))
+        means = dict(zip(known, np.mean(found, axis=0).tolist(), strict=True))
+        for name, *aucs in zip(known, *found, means.values(), strict=True):
+            lines.append([f"{contamination:.0%}", name, *(f"{auc:.3f}" for auc in aucs)])
         ahead = means.pop(_OURS) - max(means.values())
         what = f"mean AUC with {contamination:.0%} unusual rows among the fitted ones, less that of the best peer"
         yield Target(what, ahead, "at least", -behind)

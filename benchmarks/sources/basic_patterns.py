@@ -16,7 +16,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.data import MEDIAN_DISTANCE, labels, mnist
-from benchmarks.sources.common import Table, Tables, landmarks_of
+from benchmarks.sources.common import Lines, Table, Tables, landmarks_of
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, landmarks
@@ -66,7 +66,7 @@ def mnist_digits(rows: int) -> Digits:
 DATA = {"USPS": usps_digits, "MNIST": mnist_digits}
 
 
-def against_all_rows(digits: Digits, repeats: int) -> list[list[str]]:
+def against_all_rows(digits: Digits, repeats: int) -> Lines:
     """Lines of the table: accuracy of pixels, of exact kernel PCA, and of each rule and size (means over seeds)."""
     models = {"exact": digits.fit(0, method="exact")}
     found: list[tuple[str, int, Accuracy, str]] = []
@@ -77,23 +77,22 @@ def against_all_rows(digits: Digits, repeats: int) -> list[list[str]]:
             found.append((rule, size, (float(nearest), float(linear)), str(size)))
         models[str(size)] = fits[0]
     seconds = interleaved(RUNS, **{n: partial(seconds_of, partial(m.transform, digits.new)) for n, m in models.items()})
-    lines = [["pixels", "", *shown(digits.accuracy(digits.X, digits.new)), "", ""]]
+    yield ["pixels", "", *shown(digits.accuracy(digits.X, digits.new)), "", ""]
     every = [("all rows, exact", len(digits.X), digits.of_scores(models["exact"]), "exact"), *found]
     for name, count, accuracy, of in every:
         took = f"{statistics.median(seconds[of]):.3f}", f"{median_ratio(seconds['exact'], seconds[of]):.1f}"
-        lines.append([name, str(count), *shown(accuracy), *took])
-    return lines
+        yield [name, str(count), *shown(accuracy), *took]
 
 
 def shown(accuracy: Accuracy) -> list[str]:
     return [f"{share:.2%}" for share in accuracy]
 
 
-def by_threshold(digits: Digits) -> list[list[str]]:
+def by_threshold(digits: Digits) -> Lines:
     """How many patterns each threshold finds, at most 2000."""
-    rules, size = [landmarks.BasicPatterns(threshold=each) for each in THRESHOLDS], min(2000, len(digits.X))
-    fits = [digits.fit(0, size=size, landmarks=rule) for rule in rules]
-    return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
+    for threshold in THRESHOLDS:
+        rule = landmarks.BasicPatterns(threshold=threshold)
+        yield [f"{threshold:g}", len(landmarks_of(digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)))]
 
 
 def main(rows: int = TRAINING_ROWS, repeats: int = 3) -> Tables:

@@ -25,6 +25,7 @@ class Table(results.Table):
 
 
 Tables = Iterator[Table]  # what a script yields, one after the other
+Lines = Iterator[list[Any]]  # of a table
 
 
 def medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Array]:

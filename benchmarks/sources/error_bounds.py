@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import Table, Tables, landmarks_of
+from benchmarks.sources.common import Lines, Table, Tables, landmarks_of
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -102,21 +102,16 @@ class Example:
             return np.asarray(v - Q @ (Q.T @ v))
 
         error = largest(lambda v: K @ v - Z.T @ (Z @ v), n)
-        frobenius = np.sqrt(np.linalg.norm(K) ** 2 - 2 * np.sum(Z * (Z @ K)) + np.linalg.norm(Z @ Z.T) ** 2)
-        projected = np.sqrt(largest(lambda v: outside(K @ (K @ outside(v))), n))
+        square = np.linalg.norm(K) ** 2 - 2 * np.sum(Z * (Z @ K)) + np.linalg.norm(Z @ Z.T) ** 2
+        frobenius, projected = float(np.sqrt(square)), largest(lambda v: outside(K @ (K @ outside(v))), n) ** 0.5
         spectral, rest = self.beyond(size)
         of_columns = columns_bound(n, size, self.longest)
         likely, norm = float(certificate.missed[0] * fit.eigenvalues_[0]), float(self.eigenvalues[0])
-
+        whole, trace = float(np.linalg.norm(K)), certificate.unexplained * n  # tr(E), since tr(K) = n
         return {
             "Nyström, |E|": (error, likely, kumar_spectral(n, size, spectral, self.in_features), norm),
-            "Nyström, |E|_F": (
-                float(frobenius),
-                certificate.unexplained * self.n,  # tr(K)
-                kumar_frobenius(n, size, rest, self.in_features),
-                float(np.linalg.norm(K)),
-            ),
-            "columns, |K - PK|": (float(projected), likely, float(np.sqrt(of_columns)), norm),
+            "Nyström, |E|_F": (frobenius, trace, kumar_frobenius(n, size, rest, self.in_features), whole),
+            "columns, |K - PK|": (projected, likely, of_columns**0.5, norm),
         }
 
     def features(self, size: int) -> dict[str, Line]:
@@ -144,7 +139,7 @@ class Example:
         coherence = np.sqrt(self.n) * np.abs(self.U[:, :r]).max()
         return [coherence, *(r * coherence**2 * np.log(x) for x in (r, 3 / DELTA))]
 
-    def least(self) -> list[list[str]]:
+    def least(self) -> Lines:
         """The least l at which bounds of norms are below |K|, and those of random features below 0.1."""
         n, norm = self.n, float(self.eigenvalues[0])
         sizes, many = np.unique(np.geomspace(1, n, 2000).astype(int)), np.geomspace(1, 1e9, 5000).astype(int)
@@ -154,11 +149,9 @@ class Example:
             "RFF, a pair, (54)": (lambda size: hoeffding(size, 8), many, "0.1", 0.1),
             "RFF, all pairs, (55)": (self.of_all_pairs, many, "0.1", 0.1),
         }
-        lines = []
         for name, (bound, tried, what, below) in bounds.items():
             found = next((int(size) for size in tried if bound(int(size)) < below), None)
-            lines.append([name, what, "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)])
-        return lines
+            yield [name, what, "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)]
 
 
 def main(rows: int = 5000, repeats: int = 3) -> Tables:
@@ -186,4 +179,4 @@ def main(rows: int = 5000, repeats: int = 3) -> Tables:
     header = ["r", "coherence", "columns by log r", "columns by log 3/delta"]
     yield Table(f"Coherence and Theorem 2, n = {rows}", header, shown, "coherence")
     header = ["bound", "below", "from l ="]
-    yield Table("Least l at which a bound says something", header, example.least(), "least")
+    yield Table("Least l at which a bound says something", header, [*example.least()], "least")

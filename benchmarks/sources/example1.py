@@ -156,7 +156,7 @@ def main(folder: Path, rows: int = 5000, repeats: int = 30) -> Tables:
         for name, line in zip(METHODS, of_size, strict=True)
     ]
     yield Table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines)
-    yield Table("What the thesis says", ["figure", "the thesis says", "holds"], verdicts(found), "claims")
+    yield Table("What the thesis says", ["figure", "the thesis says", "holds"], [*verdicts(found)], "claims")
     panels = {
         measure: {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
         for i, measure in enumerate(MEASURES)

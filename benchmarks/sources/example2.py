@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import Table, Tables, save_panels
+from benchmarks.sources.common import Lines, Table, Tables, save_panels
 from benchmarks.sources.digits import (
     THESIS_FORM,
     TRAINING_ROWS,
@@ -94,22 +94,20 @@ def part_one(reference: Reference, labels: Array, repeats: int) -> Generator[Tab
         fit = KernelPCA(COMPONENTS, sigma=SIGMA, size=size, preimage=FIXED_POINT, random_state=seed).fit(X)
         return fit.inverse_transform(fit.transform(X[rows]))
 
-    found = {
-        name: [reference.of(options, size, COMPONENTS, seed, rows, start) for seed in range(repeats)]
-        for name, options in METHODS.items()
-    }
+    found = {"exact kernel PCA": [exact]}
+    for name, options in METHODS.items():
+        found[name] = [reference.of(options, size, COMPONENTS, seed, rows, start) for seed in range(repeats)]
     found["Nyström, own pre-image"] = [own_way(seed) for seed in range(repeats)]
-    lines = []
-    for name, all_seeds in {"exact kernel PCA": [exact], **found}.items():
-        far = np.array([distances(each, exact) for each in all_seeds])
+    lines, far = [], {}
+    for name, all_seeds in found.items():
+        far[name] = np.array([distances(each, exact) for each in all_seeds])
         errors = [row_errors(each, X[rows]).mean() for each in all_seeds]
         kept = [same_digit(each, labels[rows], X, labels).mean() for each in all_seeds]
-        quartiles = np.percentile(far, [25, 50, 75])
-        lines.append([name, *(f"{value:.1f}" for value in quartiles), f"{np.mean(errors):.4f}", f"{np.mean(kept):.1%}"])
+        quartiles = (f"{value:.1f}" for value in np.percentile(far[name], [25, 50, 75]))
+        lines.append([name, *quartiles, f"{np.mean(errors):.4f}", f"{np.mean(kept):.1%}"])
     header = ["method", "|x^ - x^_exact|_1, lower quartile", "median", "upper", "mean squared error", "digit kept"]
-    title = f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds"
-    yield Table(title, header, lines)
-    return {name: np.array([distances(each, exact) for each in all_seeds]) for name, all_seeds in found.items()}
+    yield Table(f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds", header, lines)
+    return far
 
 
 def part_two(
@@ -152,15 +150,13 @@ def _from_anywhere(reference: Reference, rows: Array, way: preimages.FixedPoint)
     return until_converged(decode, reference.X, len(rows))
 
 
-def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> list[list[str]]:
+def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> Lines:
     """For each pair its medians, and the number of seeds in which that of the first is smaller."""
-    lines = []
     for pair in pairs:
         first, second = (found[key] for key in pair)
         seeds = np.sum(np.median(first, axis=1) < np.median(second, axis=1))
         names = [key if isinstance(key, str) else f"{key[1]}, l = {key[0]:.0%}" for key in pair]
-        lines.append([*names, f"{np.median(first):.1f}", f"{np.median(second):.1f}", f"{seeds} of {len(first)}"])
-    return lines
+        yield [*names, f"{np.median(first):.1f}", f"{np.median(second):.1f}", f"{seeds} of {len(first)}"]
 
 
 def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> Tables:
@@ -169,7 +165,7 @@ def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> Tables:
     one = yield from part_one(reference, labels, repeats)
     two = yield from part_two(reference, labels, repeats, folder)
     names = list(METHODS)[:4]
-    lines = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
-    lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
+    of_one = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
+    of_two = orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
     header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
-    yield Table("Orderings", header, lines, "orderings")
+    yield Table("Orderings", header, [*of_one, *of_two], "orderings")

@@ -5,7 +5,6 @@ S_k, eigenvalues S_k², and the rows they stand for are A_k. The pictures are th
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_sample_image
@@ -29,12 +28,6 @@ def truncated(A: Array, rank: int) -> Array:
     return (left[:, :rank] * values[:rank]) @ right[:rank]
 
 
-def compared(name: str, A: Array, rank: int) -> tuple[list[Any], Array]:
-    """A line of the table, and the approximation."""
-    found, best = approximated(A, rank), truncated(A, rank)
-    return [name, rank, relative(found, A), relative(best, A), relative(found, best)], found
-
-
 def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
     """One line of titled pictures for each name."""
     figure = new_figure(12, 4.6)
@@ -52,9 +45,9 @@ def main(folder: Path, rows: int = 427) -> Tables:
         A = load_sample_image(file)[:rows].mean(axis=2) / 255
         pictures[name] = [(f"{name}: rank {np.linalg.matrix_rank(A)}", A)]
         for rank in (rank for rank in RANKS if rank < len(A)):
-            line, found = compared(name, A, rank)
-            lines.append(line)
-            pictures[name].append((f"rank {rank}: error {line[2]:.1%}", found))
+            found, best = approximated(A, rank), truncated(A, rank)
+            lines.append([name, rank, relative(found, A), relative(best, A), relative(found, best)])
+            pictures[name].append((f"rank {rank}: error {relative(found, A):.1%}", found))
     header = ["picture", "rank", "error", "error of the SVD", "difference of the two"]
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels"
     yield Table(title, header, lines)

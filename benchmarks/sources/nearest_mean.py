@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import Table, Tables, save_panels
+from benchmarks.sources.common import Lines, Table, Tables, save_panels
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
@@ -43,20 +43,15 @@ def accuracy(kernel: kernels.Kernel, X: Array, labels: Array, new: Array, of_new
     return float(np.mean(np.unique(labels)[nearest] == of_new))
 
 
-def means_of(Y: Array, labels: Array) -> Array:
-    return np.stack([Y[labels == label].mean(axis=0) for label in np.unique(labels)])
-
-
-def comparison(X: Array, labels: Array, new: Array) -> list[list[str]]:
+def comparison(X: Array, labels: Array, new: Array) -> Lines:
     """For each kernel: components, and the largest difference of squared distances by kernels and by scores."""
-    lines = []
     for name, kernel in KERNELS.items():
         fit = KernelPCA(None, kernel=kernel, method="exact", dtype="float64").fit(X)
-        means = means_of(fit.transform(X), labels)
+        Y = fit.transform(X)
+        means = np.stack([Y[labels == label].mean(axis=0) for label in np.unique(labels)])
         found = pairwise_distances(fit.transform(new), means) ** 2 + fit.residual(new)[:, None]
         direct = squared_distances(kernel, X, labels, new)
-        lines.append([name, str(fit.n_components_), f"{np.abs(found - direct).max() / direct.max():.1e}"])
-    return lines
+        yield [name, str(fit.n_components_), f"{np.abs(found - direct).max() / direct.max():.1e}"]
 
 
 def two_classes(apart: bool, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -83,7 +78,7 @@ def main(folder: Path, rows: int = TRAINING_ROWS) -> Tables:
     X, labels = training_digits(rows)
     new, of_new = test_digits(rows)
     few = min(COMPARED, len(X))
-    lines = comparison(X[:few], labels[:few], new[:500])
+    lines = [*comparison(X[:few], labels[:few], new[:500])]
     header = ["kernel", "components", "largest difference, relative"]
     yield Table(f"Nearest mean, {few} rows, uncut", header, lines, "equality")
     uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}

@@ -112,8 +112,7 @@ def distances(rows: int, seed: int) -> dict[str, tuple[float, float]]:
         "RFF (thesis)": {"method": methods.RandomFeatures(form="phase"), "size": size},
         "Nyström": {"landmarks": "uniform", "size": min(size, rows)},
     }
-    for name, way in ways.items():
-        mapped[name] = KernelPCA(None, **options, **way).fit_transform(X)
+    mapped |= {name: KernelPCA(None, **options, **way).fit_transform(X) for name, way in ways.items()}
     return {
         name: (float(np.abs(pdist(Z, "sqeuclidean") / exact - 1).max()), relative(Z @ Z.T, K))
         for name, Z in mapped.items()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import Table, Tables, new_figure, save_figure
+from benchmarks.sources.common import Lines, Table, Tables, new_figure, save_figure
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     THESIS_FORM,
@@ -81,16 +81,14 @@ def _ours(digits: Digits, found: Array) -> list[str]:
     return [f"{row_errors(found, digits.clean).mean():.4f}", f"{digits.kept(found).mean():.0%}"]
 
 
-def starts(digits: Digits) -> list[list[str]]:
+def starts(digits: Digits) -> Lines:
     """Digits kept by both ways, from a random start and from the row itself."""
     random = thesis_start(digits.X, len(digits.rows), np.random.default_rng(1))
-    lines = []
     for sigma in SIGMAS:
         fit, Y = digits.fit(sigma, STARTS_AT)
         ways = product((FIXED_POINT, THESIS_FORM), (random, digits.clean))
         kept = [digits.kept(from_start(fit, way, Y, start).rows).mean() for way, start in ways]
-        lines.append([f"{sigma:g}", *(f"{share:.0%}" for share in kept)])
-    return lines
+        yield [f"{sigma:g}", *(f"{share:.0%}" for share in kept)]
 
 
 def draw(pictures: Pictures, folder: Path) -> None:
@@ -107,10 +105,9 @@ def main(folder: Path, rows: int = 2199) -> Tables:
     shown = [int(np.flatnonzero(labels[digits.rows] == digit)[2]) for digit in THESIS_DIGITS]
     title = f"Pre-images of {len(digits.rows)} of {len(X)} digits {THESIS_DIGITS}"
     lines, pictures = grid(digits, shown)
-    of_starts = starts(digits)
     header = ["sigma", "components", "mean squared error", "digit kept", "thesis's form: kept"]
     yield Table(title, header, lines)
     columns = [f"{way}, {start}" for way in ("fixed point", "thesis's form") for start in ("random", "the row")]
     title = f"Digits kept by the start, {STARTS_AT} components"
-    yield Table(title, ["sigma", *columns], of_starts, "starts")
+    yield Table(title, ["sigma", *columns], [*starts(digits)], "starts")
     draw(pictures, folder)

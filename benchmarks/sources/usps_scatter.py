@@ -13,20 +13,14 @@ from sklearn.neighbors import NearestCentroid
 from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.digits import THESIS_DIGITS, training_digits
 from bigkpca import KernelPCA
-from bigkpca.errors import Array
 
 SIGMAS = (1.0, 5.0, 10.0)
 
 
-def scores_of(X: Array) -> dict[str, Array]:
-    """By name: scores (n, 2)."""
-    found = {f"σ = {sigma:g}": KernelPCA(2, sigma=sigma, method="exact").fit_transform(X) for sigma in SIGMAS}
-    return found | {"PCA": PCA(2, svd_solver="full").fit_transform(X)}
-
-
 def main(folder: Path, rows: int = 2199) -> Tables:
     X, labels = training_digits(rows, THESIS_DIGITS)
-    found = scores_of(X)
+    found = {f"σ = {sigma:g}": KernelPCA(2, sigma=sigma, method="exact").fit_transform(X) for sigma in SIGMAS}
+    found["PCA"] = PCA(2, svd_solver="full").fit_transform(X)
     lines = [
         [name, f"{silhouette_score(Y, labels):.3f}", f"{NearestCentroid().fit(Y, labels).score(Y, labels):.3f}"]
         for name, Y in found.items()
