@@ -101,6 +101,13 @@ def exact_eigenpairs(X: Array, sigma: float, count: int, kept: Path) -> Eigenpai
     return kept_eigenpairs(kept, lambda: leading_eigenpairs(X, Gaussian(sigma), count))
 
 
+def principal_cosines(scores: Array, vectors: Array) -> Array:
+    """Descending cosines of the principal angles between the spans of the columns of scores (n, r) and of orthonormal
+    vectors (n, r)."""
+    Q, _ = np.linalg.qr(scores.astype(np.float64))
+    return np.linalg.svd(Q.T @ vectors, compute_uv=False)
+
+
 def dataset(path: Path, rows: Array | Callable[[], Array]) -> str:
     """Rows as a dataset on disk, made once in each folder; the raw rows stay beside it as .npy."""
     if not path.exists():

@@ -25,16 +25,16 @@ path = "nights-features.zarr"
 """
 
 
-def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5, night: int = 1_000_000) -> Found:
+def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5) -> Found:
     folder = folder.resolve()
     X = np.load(Path(repeated_dataset(folder, rows)).with_suffix(".npy"), mmap_mode="r")
     data, part, job = folder / "nights-rows.zarr", folder / "nights-part.npy", folder / "nights.toml"
     for path in folder.glob("nights*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     job.write_text(_JOB.format(rows=data, size=size, sigma=MEDIAN_DISTANCE))
-    first, command = rows - night, ["run", str(job), "--json", "-q"]
+    first, command = min(60_000, rows // 3), ["run", str(job), "--json", "-q"]
     found: list[list[Any]] = []
-    for name, arrived in ((f"first, {first} rows and the fit", X[:first]), (f"{night} new rows", X[first:])):
+    for name, arrived in ((f"first, {first} rows and the fit", X[:first]), (f"{rows - first} new rows", X[first:])):
         np.save(part, arrived)
         ingest([part], data, append=data.exists())
         printed, peak = child(COMMAND, *command)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.data import Eigenpairs, exact_eigenpairs, kept_eigenpairs, repeated_dataset
+from benchmarks.data import Eigenpairs, exact_eigenpairs, kept_eigenpairs, principal_cosines, repeated_dataset
 from benchmarks.results import Found, Table, Target
 from benchmarks.timing import child, ratios, spread
 from bigkpca.data.opening import open_rows
@@ -186,10 +186,8 @@ def runs_of(sides: Sequence[Side], repeats: int, exact: Eigenpairs) -> Runs:
 
 
 def angle_and_cosine(scores: Array, vectors: Array) -> tuple[float, float]:
-    """The mean angle in degrees and the smallest cosine between the spans of the columns of scores (n, r) and of
-    orthonormal vectors (n, r)."""
-    Q, _ = np.linalg.qr(scores.astype(np.float64))
-    cosines = np.linalg.svd(Q.T @ vectors, compute_uv=False)
+    """The mean angle in degrees and the smallest cosine between the spans of scores and of orthonormal vectors."""
+    cosines = principal_cosines(scores, vectors)
     sine = np.sqrt(max(0.0, np.mean(1 - cosines**2)))
     return float(np.degrees(np.arcsin(sine))), float(cosines[-1])
 

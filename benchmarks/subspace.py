@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from benchmarks.data import covertype, leading_eigenpairs, mnist, some_rows, standardized, usps
+from benchmarks.data import covertype, leading_eigenpairs, mnist, principal_cosines, some_rows, standardized, usps
 from benchmarks.flights import flights
 from benchmarks.results import Found, Table, Target
 from benchmarks.timing import interleaved, median_ratio, seconds_of
@@ -75,9 +75,7 @@ def fitted(X: Array, kernel: kernels.Kernel, size: int, U: Array, seed: int, sub
     """What a fit finds of the eigenvectors U (n, r)."""
     rule = landmarks.KMeans(subspace=subspace)
     kpca = KernelPCA(COMPONENTS, kernel=kernel, size=size, landmarks=rule, random_state=seed)
-    scores = kpca.fit(X).transform(X)[:, : U.shape[1]]
-    Q = np.linalg.qr(scores.astype(np.float64))[0]
-    cosines = np.linalg.svd(U.T @ Q)[1]
+    cosines = principal_cosines(kpca.fit(X).transform(X)[:, : U.shape[1]], U)
     axes = getattr(kpca.model_.features, "axes", np.empty((0, 0))).shape[1]
     sine = np.sqrt(np.mean(np.maximum(1 - cosines**2, 1e-12)))
     return Figures(axes, float(sine), float(kpca.certificate_.upper.sum()))

@@ -51,7 +51,7 @@ FURTHER = (  # those of other pages
     Benchmark("denoise", 1000, 300),
     Benchmark("device", 3000, 120),
     Benchmark("flights", 3000, 120),
-    Benchmark("nights", 3000, 120, {"night": 2000}),
+    Benchmark("nights", 3000, 120),
     Benchmark("processors", 400, 60),
     Benchmark("reconstruction", 300, 60),
     Benchmark("scaling", 3000, 120),

@@ -165,14 +165,11 @@ def main(rows: int = 5000, repeats: int = 3) -> Tables:
                 lines.setdefault((size, what), []).append(line)
         for r in RANKS:
             coherent[r].append(example.coherence(r))
-    found = {
-        key: [None if each[0] is None else float(np.median(each)) for each in zip(*all_seeds, strict=True)]
-        for key, all_seeds in lines.items()
-    }
+    cells = []
+    for (size, what), all_seeds in lines.items():
+        middle = (None if each[0] is None else np.median(each) for each in zip(*all_seeds, strict=True))
+        cells.append([str(size), what, *("" if x is None else f"{x:.4g}" for x in middle)])
     header = ["l", "what", "found", "certificate", "bound", "known anyway"]
-    cells = [
-        [str(size), what, *("" if x is None else f"{x:.4g}" for x in line)] for (size, what), line in found.items()
-    ]
     title = f"Errors and their bounds, {rows} rows, {repeats} data sets, probability {1 - DELTA:g}"
     yield Table(title, header, cells)
     shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]

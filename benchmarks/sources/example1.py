@@ -7,6 +7,7 @@ Nyström's u^ as its formula gives it, which is not of unit norm.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -150,17 +151,13 @@ def main(folder: Path, rows: int = 5000, repeats: int = 30) -> Tables:
     yield Table(title, ["", "median", "least", "most", "thesis"], lines, "exact")
     found = Found(np.array([of_methods for _, of_methods in each]), tuple(METHODS), MEASURES)
     medians = np.median(found.values, axis=0)
-    lines = [
-        [str(size), name, *map(_shown, line)]
-        for size, of_size in zip(sizes, medians, strict=True)
-        for name, line in zip(METHODS, of_size, strict=True)
-    ]
+    of_settings = zip(product(sizes, METHODS), medians.reshape(-1, len(MEASURES)), strict=True)
+    lines = [[str(size), name, *map(_shown, line)] for (size, name), line in of_settings]
     yield Table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines)
     yield Table("What the thesis says", ["figure", "the thesis says", "holds"], [*verdicts(found)], "claims")
-    panels = {
-        measure: {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
-        for i, measure in enumerate(MEASURES)
-    }
+    panels = {}
+    for i, measure in enumerate(MEASURES):
+        panels[measure] = {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
     save_panels(panels, folder, "example1", xlabel="l")
 
 

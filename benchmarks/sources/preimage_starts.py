@@ -5,6 +5,8 @@ from another one where they do not converge, at most 5 or 100 times; or without 
 its update to drop.
 """
 
+from itertools import product
+
 from benchmarks.sources.common import Table, Tables
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
@@ -36,10 +38,7 @@ def kept_of(X: Array, labels: Array, rows: Array, sigma: float, center: bool, tr
 def main(rows: int = 2199) -> Tables:
     X, labels = training_digits(rows, THESIS_DIGITS)
     measured = first_of_each(labels, MEASURED)
-    lines = [
-        [f"{sigma:g}", name, *kept_of(X, labels, measured, sigma, *way)]
-        for sigma in SIGMAS
-        for name, way in WAYS.items()
-    ]
+    tried = product(SIGMAS, WAYS.items())
+    lines = [[f"{sigma:g}", name, *kept_of(X, labels, measured, sigma, *way)] for sigma, (name, way) in tried]
     title = f"The thesis's update, {len(measured)} of {len(X)} digits {THESIS_DIGITS}, {COMPONENTS} components"
     yield Table(title, ["sigma", "way", "converged", "kept"], lines)

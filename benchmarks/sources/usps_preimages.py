@@ -69,9 +69,8 @@ def grid(digits: Digits, shown: Sequence[int]) -> tuple[list[list[str]], Picture
         for components in COMPONENTS:
             fit, Y = digits.fit(sigma, components)
             found, theirs = fit.inverse_transform(Y), as_in_the_thesis(fit, Y, digits.X)
-            lines.append(
-                [f"{sigma:g}", str(components), *_ours(digits, found), f"{digits.kept(theirs.rows).mean():.0%}"]
-            )
+            kept = f"{digits.kept(theirs.rows).mean():.0%}"
+            lines.append([f"{sigma:g}", str(components), *_ours(digits, found), kept])
             for name, rows in (("fixed point", found), ("thesis's form", theirs.rows)):
                 pictures.setdefault(f"{name}, σ = {sigma:g}", []).append(rows[shown])
     return lines, pictures
