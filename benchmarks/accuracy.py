@@ -3,17 +3,17 @@
 Fits of the first table read a Zarr dataset.
 """
 
-import argparse
 import statistics
-from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import DATA, arguments, dataset, exact_eigenpairs, seconds_of, some_rows, standardized
-from benchmarks.results import Results, Table, Target, table
+from benchmarks.data import DATA, dataset, exact_eigenpairs, some_rows, standardized
+from benchmarks.results import Found, Table, Target
 from benchmarks.sources.common import relative
+from benchmarks.timing import seconds_of
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
 
@@ -37,51 +37,50 @@ FORMS: dict[str, Any] = {
 }
 
 
-def of_rules(given: argparse.Namespace) -> Table:
+def of_rules(folder: Path, rows: int, size: int, repeats: int) -> Found:
     """Errors of eigenvalues, and seconds of a fit, by data, landmark rule and size."""
-    n, sizes, lines = 4 * given.rows // 5, (given.size // 4, given.size), []
+    n, sizes, lines = 4 * rows // 5, (size // 4, size), []
     for name, (load, sigma, standardize) in DATA.items():
         X = some_rows(load(), n)
-        path = dataset(X, given.folder / f"{name}-{n}.zarr")
+        path = dataset(folder / f"{name}-{n}.zarr", X)
         seen = standardized(X) if standardize else X
-        exact = exact_eigenpairs(seen, sigma, LEADING, given.folder / f"exact-{name}-{n}.npz").values
+        exact = exact_eigenpairs(seen, sigma, LEADING, folder / f"exact-{name}-{n}.npz").values
         for rule, options in RULES.items():
             cells: list[Any] = []
             for size in sizes:
                 asked = {"sigma": sigma, "standardize": standardize, "size": size, **options}
-                models = [KernelPCA(LEADING, random_state=seed, **asked) for seed in range(given.repeats)]
+                models = [KernelPCA(LEADING, random_state=seed, **asked) for seed in range(repeats)]
                 seconds = [seconds_of(partial(model.fit, path)) for model in models]
                 errors = [np.abs(model.eigenvalues_ / exact - 1).mean() for model in models]
                 cells += [f"{np.mean(errors):.4f}", statistics.median(seconds)]
             lines.append([name, rule, *cells])
     title = f"Mean relative error of the {LEADING} leading eigenvalues, {n} rows, sigma = median distance"
     header = ["data", "landmarks", *(cell for size in sizes for cell in (f"l = {size}", "seconds"))]
-    return table(f"{title}, {given.repeats} seeds", header, lines)
+    yield Table(f"{title}, {repeats} seeds", header, lines)
 
 
-def of_estimates(given: argparse.Namespace) -> tuple[Table, list[Target]]:
+def of_estimates(folder: Path, rows: int, landmarks: int, draws: int) -> Found:
     """Errors of plain and estimated eigenvalues, how often 95 % intervals contain the exact value, and the targets."""
-    lines, targets = [], []
+    lines = []
     for name, (load, sigma, standardize) in DATA.items():
-        values = load()
-        X = some_rows(values, min(given.rows, len(values)))
+        X = some_rows(load(), rows)
         X = standardized(X) if standardize else X
-        exact = exact_eigenpairs(X, sigma, LEADING, given.folder / f"exact-{name}-{len(X)}.npz").values
+        exact = exact_eigenpairs(X, sigma, LEADING, folder / f"exact-{name}-{len(X)}.npz").values
         for method, options in METHODS.items():
-            size = given.size // 2 * options.get("size", 1)
-            draws = given.draws if method == "nystroem" else max(given.draws // 10, 1)
-            found = [_errors(X, exact, {**options, "sigma": sigma, "size": size}, seed) for seed in range(draws)]
+            size = landmarks * options.get("size", 1)
+            seeds = range(draws if method == "nystroem" else max(draws // 10, 1))
+            found = [_errors(X, exact, {**options, "sigma": sigma, "size": size}, seed) for seed in seeds]
             plain, estimated, held = np.mean(found, axis=0)
             lines.append([name, method, size, f"{plain:.3%}", f"{estimated:.3%}", f"{held:.1%}"])
             if method == "nystroem":
                 where = f"{name}, l = {size}"
-                ratio = estimated / plain
-                targets.append(Target(f"{where}: error of estimated eigenvalues / plain ones", ratio, "at most", 0.125))
-                held = 100 * held
-                targets.append(Target(f"{where}: intervals with the exact value", held, "at least", 95.0, "%"))
+                what = f"{where}: error of estimated eigenvalues / plain ones"
+                yield Target(what, estimated / plain, "at most", 0.125)
+                what = f"{where}: intervals with the exact value"
+                yield Target(what, 100 * held, "at least", 95.0, "%")
     header = ["data", "method", "size", "plain", "estimated", "95 % intervals with the exact value"]
-    title = f"Mean relative error of the {LEADING} leading eigenvalues, plain and estimated, {given.rows} rows"
-    return table(f"{title}, {given.draws} seeds (a tenth for other methods than nystroem)", header, lines), targets
+    title = f"Mean relative error of the {LEADING} leading eigenvalues, plain and estimated, {rows} rows"
+    yield Table(f"{title}, {draws} seeds (a tenth for other methods than nystroem)", header, lines)
 
 
 def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
@@ -93,24 +92,18 @@ def _errors(X: Array, exact: Array, options: dict[str, Any], seed: int) -> tuple
     return float(np.abs(kpca.eigenvalues_ / exact - 1).mean()), float(np.nanmean(off / exact)), float(held.mean())
 
 
-def of_features(given: argparse.Namespace) -> Table:
+def of_features(rows: int, size: int, repeats: int) -> Found:
     """Errors of the Gram matrix by the form of random features and their number."""
-    rows, sizes = min(GRAM_ROWS, given.rows), (given.size, 4 * given.size)
-    columns, header = [], ["form"]
+    found = {}
     for name in ("MNIST", "USPS"):
         X, sigma = some_rows(DATA[name].load(), rows), DATA[name].sigma
         K = kernels.Gaussian(sigma).gram(X)
-        for size in sizes:
-            header.append(f"{name}, D = {size}")
-            columns.append(
-                [
-                    statistics.median(_gram_error(X, K, sigma, method, size, seed) for seed in range(given.repeats))
-                    for method in FORMS.values()
-                ]
-            )
-    lines = [[name, *(f"{error:.4f}" for error in line)] for name, *line in zip(FORMS, *columns, strict=True)]
-    title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {given.repeats} seeds"
-    return table(title, header, lines)
+        for D in (size, 4 * size):
+            errors = [[_gram_error(X, K, sigma, of, D, seed) for seed in range(repeats)] for of in FORMS.values()]
+            found[f"{name}, D = {D}"] = [f"{error:.4f}" for error in np.median(errors, axis=1)]
+    lines = [*zip(FORMS, *found.values(), strict=True)]
+    title = f"Relative Frobenius error of K, {rows} rows, sigma = median distance, median of {repeats} seeds"
+    yield Table(title, ["form", *found], lines)
 
 
 def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: int) -> float:
@@ -123,12 +116,7 @@ def _gram_error(X: Array, K: Array, sigma: float, method: Any, size: int, seed: 
     return relative(approximation, K)
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000, size=400, draws=50)
-    by_rule = of_rules(given)
-    estimated, targets = of_estimates(given)
-    return Results((by_rule, estimated, of_features(given)), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+def main(folder: Path, rows: int = 10_000, size: int = 400, repeats: int = 5, draws: int = 50) -> Found:
+    yield from of_rules(folder, rows, size, repeats)
+    yield from of_estimates(folder, rows, size // 2, draws)
+    yield from of_features(min(GRAM_ROWS, rows), size, repeats)

@@ -1,13 +1,11 @@
 """The accuracy of a linear classifier of test digits, on the scores of kernel PCA with default options and of PCA."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.common import arguments, mnist, mnist_labels, some_rows, usps, usps_labels
-from benchmarks.results import Results, table
+from benchmarks.data import labels, mnist, some_rows, usps
+from benchmarks.results import Found, Table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -15,31 +13,25 @@ COMPONENTS = (50, 200)
 USPS_TRAINING_ROWS = 7291
 
 
-def accuracy(train: Array, labels: Array, test: Array, test_labels: Array) -> str:
+def accuracy(train: Array, known: Array, test: Array, expected: Array) -> str:
     """Share of test rows that logistic regression labels correctly, on scores in deviations of the first component."""
     unit = train[:, 0].std()
-    classifier = LogisticRegression(max_iter=1000).fit(train / unit, labels)
-    return f"{classifier.score(test / unit, test_labels):.3f}"
+    classifier = LogisticRegression(max_iter=1000).fit(train / unit, known)
+    return f"{classifier.score(test / unit, expected):.3f}"
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000)
-    numbers = some_rows(np.arange(60_000), min(given.rows, 60_000))
-    few = min(given.rows, USPS_TRAINING_ROWS)
-    X, y = usps(), usps_labels()
+def main(rows: int = 10_000) -> Found:
+    numbers, few = some_rows(np.arange(60_000), rows), min(rows, USPS_TRAINING_ROWS)
+    X, y = usps(), labels("USPS")
     sets = {
-        "MNIST": (mnist()[numbers], mnist_labels()[numbers], mnist("t10k"), mnist_labels("t10k")),
+        "MNIST": (mnist()[numbers], labels("MNIST")[numbers], mnist("t10k"), labels("MNIST", "t10k")),
         "USPS": (X[:few], y[:few], X[USPS_TRAINING_ROWS:], y[USPS_TRAINING_ROWS:]),
     }
     lines = []
-    for name, (train, labels, test, test_labels) in sets.items():
+    for name, (train, known, test, expected) in sets.items():
         for r in COMPONENTS:
             kernel, linear = KernelPCA(r, random_state=0).fit(train), PCA(r, random_state=0).fit(train)
             scores = [(each.transform(train), each.transform(test)) for each in (kernel, linear)]
-            lines.append([name, len(train), r, *(accuracy(own, labels, new, test_labels) for own, new in scores)])
+            lines.append([name, len(train), r, *(accuracy(own, known, new, expected) for own, new in scores)])
     header = ["data", "rows", "components", "kernel PCA", "PCA"]
-    return Results((table("Accuracy of a linear classifier of test digits", header, lines),))
-
-
-if __name__ == "__main__":
-    main()
+    yield Table("Accuracy of a linear classifier of test digits", header, lines)

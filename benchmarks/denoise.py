@@ -1,7 +1,6 @@
 """Noise removed from digits by each pre-image, by the size of the noise, beside scikit-learn and PCA."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from sklearn.decomposition import KernelPCA as TheirKernelPCA
 from sklearn.model_selection import GridSearchCV
 
 import bigkpca
-from benchmarks.common import arguments, some_rows, usps, usps_labels
-from benchmarks.results import Results, Table, table
+from benchmarks.data import labels, some_rows, usps
+from benchmarks.results import Found, Table
+from benchmarks.sources.common import new_figure
 from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic
 from bigkpca import KernelPCA, preimages
 from bigkpca.errors import Array, FewerComponentsWarning, NarrowKernelWarning, RoundingWarning
@@ -88,36 +88,29 @@ def denoising(train: Array, clean: Array, size: int) -> Table:
     for name, error_of in others.items():
         lines.append([name, "", "", "", *(error_of(rows, noise) for noise, rows in noisy.items())])
     title = f"Mean squared error of {len(clean)} digits; {len(train)} training rows, {size} landmarks"
-    return table(title, ["pre-image", "sigma", "components", "ridge", *(f"noise {noise}" for noise in LEVELS)], lines)
+    return Table(title, ["pre-image", "sigma", "components", "ridge", *(f"noise {noise}" for noise in LEVELS)], lines)
 
 
 def pictures(train: Array, test: Array, folder: Path, size: int) -> Table:
     """Draws denoising.png, which is docs/preimages.png: digits, noise, PCA, and every pre-image with one setting."""
-    from matplotlib.figure import Figure
-
     noisy = (test + NOISE * np.random.default_rng(0).standard_normal(test.shape)).astype(np.float32)
     found = {"original": test, "noisy": noisy, "PCA": restored(PCA(64, svd_solver="full"), train, noisy)}
     for way in WAYS:
         kpca = KernelPCA(min(256, size), sigma=11.0, size=size, preimage=way, noise=NOISE, random_state=0)
         found[way] = kpca.fit(train).denoise(noisy)
     errors = {name: f"{error(rows, test):.4f}" for name, rows in found.items()}
-    shown = first_of_each(usps_labels()[TRAINING_ROWS:], 1)
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    shown = first_of_each(labels("USPS")[TRAINING_ROWS:], 1)
+    figure = new_figure(7.5, 4.2)
     names = [f"{name} {value}" if float(value) else name for name, value in errors.items()]
     mosaic(figure.subplots(), [rows[shown] for rows in found.values()], names)
-    folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "denoising.png", dpi=100, metadata={"Software": None})
     title = f"Mean squared error of all {len(test)} test digits, sigma = 11"
-    return table(title, ["pre-image", "error"], [*errors.items()])
+    return Table(title, ["pre-image", "error"], [*errors.items()])
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
+def main(folder: Path, rows: int = TRAINING_ROWS, size: int = 1000) -> Found:
     X = usps()
-    train, test = X[: min(given.rows, TRAINING_ROWS)], X[TRAINING_ROWS:]
-    size = min(given.size, len(train))
-    return Results((denoising(train, some_rows(test, TESTED), size), pictures(train, test, given.folder, size)))
-
-
-if __name__ == "__main__":
-    main()
+    train, test = X[: min(rows, TRAINING_ROWS)], X[TRAINING_ROWS:]
+    size = min(size, len(train))
+    yield denoising(train, some_rows(test, TESTED), size)
+    yield pictures(train, test, folder, size)

@@ -7,7 +7,7 @@ most that a device can do. This benchmark has not yet been run on a GPU.
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,17 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import (
-    MEDIAN_DISTANCE,
-    arguments,
-    interleaved,
-    median_ratio,
-    mnist,
-    seconds_of,
-    some_rows,
-    spread,
-)
-from benchmarks.results import Results, Target, table
+from benchmarks.data import MEDIAN_DISTANCE, mnist, some_rows
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import interleaved, median_ratio, seconds_of, spread
 from bigkpca.data.blocks import tile_rows
 from bigkpca.data.devices import CPU, TALLER, Device
 from bigkpca.data.opening import open_rows
@@ -42,17 +34,15 @@ COMPONENTS = 50
 _HERE, _PASS, _EXACT = "NumPy, two threads", "pass of a fit", "exact fit"
 
 
-def accelerators() -> list[Device]:
+def accelerators() -> Iterator[Device]:
     """The GPUs of this machine."""
-    found = []
     if find_spec("torch") is not None:
         torch = import_module("torch")
         for kind in ("cuda", "xpu"):
-            found += [Device("torch", f"{kind}:{number}") for number in range(getattr(torch, kind).device_count())]
+            yield from (Device("torch", f"{kind}:{number}") for number in range(getattr(torch, kind).device_count()))
     if find_spec("cupy") is not None and import_module("cupy").is_available():
         count = import_module("cupy").cuda.runtime.getDeviceCount()
-        found += [Device("cupy", f"cuda:{number}") for number in range(count)]
-    return found
+        yield from (Device("cupy", f"cuda:{number}") for number in range(count))
 
 
 def bare_products(n: int, d: int, size: int, place: Device) -> float:
@@ -85,28 +75,26 @@ def works_of(rows: Rows, size: int) -> dict[str, Callable[[Rows, Engine], Any]]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=60_000, repeats=3)
-    X, gpus = some_rows(mnist(), given.rows).astype(np.float32), accelerators()
+def main(rows: int = 60_000, size: int = 1000, repeats: int = 3) -> Found:
+    X, gpus = some_rows(mnist(), rows).astype(np.float32), [*accelerators()]
     places: list[tuple[str, Device | None, Rows]] = [(_HERE, None, open_rows(X))]
     if find_spec("torch") is not None:
         places.append(("PyTorch, processor", Device("torch", CPU), open_rows(X)))
     for gpu in gpus:
         places += [(str(gpu), gpu, open_rows(X)), (f"{gpu}, rows there", gpu, open_rows(gpu.place(X)))]
     lines: list[list[Any]] = []
-    targets: list[Target] = []
-    for name, work in works_of(open_rows(X), given.size).items():
+    for name, work in works_of(open_rows(X), size).items():
         sides: dict[str, Callable[[], float]] = {}
-        for label, place, rows in places:
+        for label, place, placed in places:
             if name == _EXACT and place not in gpus:  # slow on a processor: see `benchmarks.exact`
                 continue
             engine = Engine(threads=2) if place is None else Engine().on_device(place)
-            sides[label] = partial(seconds_of, partial(work, rows, engine))
+            sides[label] = partial(seconds_of, partial(work, placed, engine))
             if name == _PASS and place is not None:
-                sides[f"{label}: bare"] = partial(bare_products, len(X), X.shape[1], given.size, place)
+                sides[f"{label}: bare"] = partial(bare_products, len(X), X.shape[1], size, place)
         for side in sides.values():
             side()  # imports, and what a library prepares at its first call
-        took = interleaved(given.repeats, **sides)
+        took = interleaved(repeats, **sides)
         first = next(iter(took.values()), [])
         for label, seconds in took.items():
             lines.append([name, label, statistics.median(seconds), spread(seconds), median_ratio(first, seconds)])
@@ -114,15 +102,11 @@ def main(argv: Sequence[str] | None = None) -> Results:
             if name == _PASS:
                 share = 100 * median_ratio(took[f"{label}: bare"], took[label])
                 times = median_ratio(took[_HERE], took[label])
-                targets.append(Target(f"bare products / the pass of a fit on {label}", share, "at least", 60.0, "%"))
-                targets.append(Target(f"the pass of a fit on two cores / {label}", times, "at least", 20.0))
+                yield Target(f"bare products / the pass of a fit on {label}", share, "at least", 60.0, "%")
+                yield Target(f"the pass of a fit on two cores / {label}", times, "at least", 20.0)
             if name == _EXACT:
                 middle = statistics.median(took[label])
-                targets.append(Target(f"exact fit of {given.rows} rows on {label}", middle, "at most", 5.0, "s"))
-    title = f"MNIST, {given.rows} rows, {given.size} landmarks, {COMPONENTS} components; medians of {given.repeats}"
+                yield Target(f"exact fit of {rows} rows on {label}", middle, "at most", 5.0, "s")
+    title = f"MNIST, {rows} rows, {size} landmarks, {COMPONENTS} components; medians of {repeats}"
     header = ["what", "device", "seconds", "least to most", "times as fast as the first"]
-    return Results((table(title, header, lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+    yield Table(title, header, lines)

@@ -2,12 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, child, exact_eigenpairs, mnist, repeated_dataset, some_rows
-from benchmarks.results import Results, Target, table
+from benchmarks.data import MEDIAN_DISTANCE, exact_eigenpairs, mnist, repeated_dataset, some_rows
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import child
 from bigkpca import KernelPCA
 
 COMPONENTS = 50
@@ -38,13 +39,12 @@ print(json.dumps([time.perf_counter() - started, 0, 0.0]))
 """
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=60_000)
-    data, model = repeated_dataset(given.folder, given.rows), str(given.folder / "exact.zarr")
-    few, asked = max(given.rows // 5, 3 * COMPONENTS), (str(MEDIAN_DISTANCE), str(COMPONENTS))
+def main(folder: Path, rows: int = 60_000, size: int = 1000) -> Found:
+    data, model = repeated_dataset(folder, rows), str(folder / "exact.zarr")
+    few, asked = max(rows // 5, 3 * COMPONENTS), (str(MEDIAN_DISTANCE), str(COMPONENTS))
     lines, took = [], {}
     for name, count, code, values in (
-        ("bigkpca", given.rows, _OURS, (data, model, *asked)),
+        ("bigkpca", rows, _OURS, (data, model, *asked)),
         ("scikit-learn", few, _SCIKIT_LEARN, (data.replace(".zarr", ".npy"), *asked, str(few))),
     ):
         printed, peak = child(code, *values)
@@ -53,31 +53,18 @@ def main(argv: Sequence[str] | None = None) -> Results:
         matrix = round(8e-6 * count**2)
         lines.append([name, count, round(seconds, 1), round(peak), matrix, products or "", residual or ""])
     shutil.rmtree(model, ignore_errors=True)
-    beside = table(
-        f"Exact kernel PCA, MNIST, {COMPONENTS} components, residuals below 1e-2",
-        ["what", "rows", "seconds", "peak MB", "Gram matrix, MB", "products", "largest residual"],
-        lines,
-    )
+    what = f"exact kernel PCA of MNIST, {COMPONENTS} components, residuals below 1e-2"
+    header = ["what", "rows", "seconds", "peak MB", "Gram matrix, MB", "products", "largest residual"]
+    yield Table(what[0].upper() + what[1:], header, lines)
+    seconds, peak = took["bigkpca"]
+    yield Target(what, seconds, "at most", _SECONDS, "s")
+    yield Target(f"{what}: peak", peak, "at most", _MEGABYTES, "MB")
     X = some_rows(mnist(), few)
-    lanczos = exact_eigenpairs(X, MEDIAN_DISTANCE, COMPONENTS, given.folder / f"exact-{few}.npz").values
+    lanczos = exact_eigenpairs(X, MEDIAN_DISTANCE, COMPONENTS, folder / f"exact-{few}.npz").values
     lines = []
     for products in (0, 1, 2):
-        kpca = KernelPCA(COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size, refine=products, random_state=0).fit(X)
+        kpca = KernelPCA(COMPONENTS, sigma=MEDIAN_DISTANCE, size=size, refine=products, random_state=0).fit(X)
         errors = np.abs(kpca.eigenvalues_ / lanczos - 1)
         lines.append([products, float(errors.max()), float(errors[-1])])
-    against = table(
-        f"Against a Lanczos solver on the matrix, {few} rows: relative error by products after Nyström",
-        ["refine", "largest of 50 eigenvalues", f"eigenvalue {COMPONENTS}"],
-        lines,
-    )
-    seconds, peak = took["bigkpca"]
-    what = f"exact kernel PCA of MNIST, {COMPONENTS} components, residuals below 1e-2"
-    targets = (
-        Target(what, seconds, "at most", _SECONDS, "s"),
-        Target(f"{what}: peak", peak, "at most", _MEGABYTES, "MB"),
-    )
-    return Results((beside, against), targets)
-
-
-if __name__ == "__main__":
-    main()
+    title = f"Against a Lanczos solver on the matrix, {few} rows: relative error by products after Nyström"
+    yield Table(title, ["refine", "largest of 50 eigenvalues", f"eigenvalue {COMPONENTS}"], lines)

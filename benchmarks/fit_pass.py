@@ -3,7 +3,7 @@ its sums saved, and on two processes."""
 
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +11,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.common import (
-    DATA,
-    arguments,
-    fit_pass,
-    interleaved,
-    ratios,
-    repeated_covertype,
-    repeated_dataset,
-    seconds_of,
-    spread,
-)
-from benchmarks.results import Results, Table, Target, table
+from benchmarks.data import DATA, repeated_covertype, repeated_dataset
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import fit_pass, interleaved, ratios, seconds_of, spread
 from bigkpca.data.blocks import tile_rows
 from bigkpca.execution.blas import single_threaded_blas
 from bigkpca.execution.clusters import open_engine
@@ -31,6 +22,8 @@ from bigkpca.execution.progress import Progress
 from bigkpca.workflows.checkpoints import saved_in
 
 _MADE = {"MNIST": (repeated_dataset, 1.15), "covertype": (repeated_covertype, 1.5)}  # most times the bare products
+_BARE, _THREADS = "bare products, two threads", "fit pass, two threads"
+_PROCESSES = "fit pass, two processes (ratio to threads)"
 _ON_PROCESSES = 1.05  # most times the pass on threads, of MNIST
 
 
@@ -51,7 +44,7 @@ def bare_products(n: int, d: int, size: int) -> None:
         list(pool.map(half, [tiles // 2, tiles - tiles // 2]))
 
 
-def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> tuple[Table, list[Target]]:
+def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> Found:
     """The table of a data set, and its targets."""
     data, most = DATA[name], _MADE[name][1]
     rows, one_pass = fit_pass(path, size, data.sigma, standardize=data.standardize)
@@ -63,40 +56,25 @@ def measured(name: str, path: str, size: int, repeats: int, cluster: Engine) -> 
             shutil.rmtree(f"{folder}/sums", ignore_errors=True)
             return one_pass(replace(threads, checkpoint=saved_in(f"{folder}/sums", [], Progress())))
 
-        seconds = interleaved(
-            repeats,
-            bare=lambda: seconds_of(lambda: bare_products(n, d, size)),
-            threads=lambda: one_pass(threads),
-            saved=saved,
-            processes=lambda: one_pass(cluster),
-        )
-    lines, found = [], {}
-    for what, side, other in (
-        ("bare products, two threads", "bare", "bare"),
-        ("fit pass, two threads", "threads", "bare"),
-        ("the same, sums saved (ratio to the same without)", "saved", "threads"),
-        ("fit pass, two processes (ratio to threads)", "processes", "threads"),
-    ):
-        middle, times = statistics.median(seconds[side]), ratios(seconds[side], seconds[other])
-        found[side] = statistics.median(times)
-        lines.append([what, middle, round(n / middle), found[side], spread(times)])
-    targets = [Target(f"the fit pass / the bare products, d = {d}", found["threads"], "at most", most)]
+        sides: dict[str, tuple[Callable[[], float], str]] = {  # and what each is compared with
+            _BARE: (lambda: seconds_of(lambda: bare_products(n, d, size)), _BARE),
+            _THREADS: (lambda: one_pass(threads), _BARE),
+            "the same, sums saved (ratio to the same without)": (saved, _THREADS),
+            _PROCESSES: (lambda: one_pass(cluster), _THREADS),
+        }
+        seconds = interleaved(repeats, **{what: side for what, (side, _) in sides.items()})
+    times = {what: ratios(took, seconds[sides[what][1]]) for what, took in seconds.items()}
+    middle = {what: statistics.median(each) for what, each in times.items()}
+    lines = [[what, statistics.median(seconds[what]), middle[what], spread(times[what])] for what in sides]
+    yield Target(f"the fit pass / the bare products, d = {d}", middle[_THREADS], "at most", most)
     if name == "MNIST":
         what = f"the fit pass on two processes / two threads, d = {d}"
-        targets.append(Target(what, found["processes"], "at most", _ON_PROCESSES))
+        yield Target(what, middle[_PROCESSES], "at most", _ON_PROCESSES)
     title = f"Fit pass over {n} x {d} ({name} repeated), {size} landmarks, from Zarr; medians of {repeats}"
-    return table(title, ["what", "seconds", "rows/s", "ratio", "least to most"], lines), targets
+    yield Table(title, ["what", "seconds", "ratio", "least to most"], lines)
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=300_000)
+def main(folder: Path, rows: int = 300_000, size: int = 1000, repeats: int = 5) -> Found:
     with open_engine(workers=2) as cluster:
-        found = [
-            measured(name, make(given.folder, given.rows), given.size, given.repeats, cluster)
-            for name, (make, _) in _MADE.items()
-        ]
-    return Results(tuple(shown for shown, _ in found), tuple(each for _, targets in found for each in targets))
-
-
-if __name__ == "__main__":
-    main()
+        for name, (make, _) in _MADE.items():
+            yield from measured(name, make(folder, rows), size, repeats, cluster)

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
-from benchmarks.common import SHARED, arguments
-from benchmarks.results import Results, Target, table
+from benchmarks.data import SHARED
+from benchmarks.results import Found, Table, Target
 from bigkpca import KernelPCA, ingest
 from bigkpca.data.opening import open_rows
 from bigkpca.errors import Array
@@ -22,7 +23,6 @@ WEIGHTS = (1.0, 4.0, 7.0)  # of origin
 
 def flights(folder: Path, rows: int) -> tuple[str, Array, tuple[str, ...]]:
     """A dataset of the first flights with the hour of the day, airports as columns of 0 and 1; its rows and names."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"flights-{rows}.csv"
     with gzip.open(SHARED / "flights" / "flights_200k.csv.gz", "rt") as source, path.open("w") as out:
         out.write(next(source).rstrip() + ",hour\n")
@@ -50,26 +50,17 @@ def contents(scores: Array, X: Array, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=200_000, size=500)
-    data, X, names = flights(given.folder, given.rows)
+def main(folder: Path, rows: int = 200_000, size: int = 500) -> Found:
+    data, X, names = flights(folder, rows)
     found, lines = {}, []
     for weight in WEIGHTS:
-        kpca = KernelPCA(
-            COMPONENTS, size=given.size, standardize=True, column_weights={"origin": weight}, random_state=0
-        )
+        options: dict[str, Any] = {"standardize": True, "column_weights": {"origin": weight}}
+        kpca = KernelPCA(COMPONENTS, size=size, random_state=0, **options)
         found[weight] = contents(np.asarray(kpca.fit_transform(data)), X, names)
         trust = Counter(kpca.certificate_.trust)
         lines.append([weight, *(trust[word] for word in ("solid", "fair", "doubtful")), *found[weight].values()])
     title = f"Ten scores of {len(X)} flights, and what nearest neighbours among them explain of rows held out"
-    shown = table(title, ["weight of origin", "solid", "fair", "doubtful", *NUMBERS, *WORDS], lines)
+    yield Table(title, ["weight of origin", "solid", "fair", "doubtful", *NUMBERS, *WORDS], lines)
     least, accuracy = min(found[WEIGHTS[0]][name] for name in NUMBERS[:3]), found[WEIGHTS[-1]]["origin"]
-    targets = (
-        Target("least explained of delay, hour and date, origin of weight 1", least, "at least", 0.9, ""),
-        Target("accuracy for origin of the largest weight", accuracy, "at least", 0.6, ""),
-    )
-    return Results((shown,), targets)
-
-
-if __name__ == "__main__":
-    main()
+    yield Target("least explained of delay, hour and date, origin of weight 1", least, "at least", 0.9)
+    yield Target("accuracy for origin of the largest weight", accuracy, "at least", 0.6)

@@ -3,13 +3,14 @@
 import json
 import shutil
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.common import COMMAND, MEDIAN_DISTANCE, arguments, child, repeated_dataset, seconds_of
-from benchmarks.results import Results, table
+from benchmarks.data import MEDIAN_DISTANCE, repeated_dataset
+from benchmarks.results import Found, Table
+from benchmarks.timing import COMMAND, child, seconds_of
 from bigkpca.ingesting import ingest
 
 _JOB = """
@@ -24,28 +25,22 @@ path = "nights-features.zarr"
 """
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=1_060_000, night=1_000_000)
-    folder = given.folder.resolve()
-    X = np.load(Path(repeated_dataset(folder, given.rows)).with_suffix(".npy"), mmap_mode="r")
-    rows, part, job = folder / "nights-rows.zarr", folder / "nights-part.npy", folder / "nights.toml"
+def main(folder: Path, rows: int = 1_060_000, size: int = 1000, repeats: int = 5) -> Found:
+    folder = folder.resolve()
+    X = np.load(Path(repeated_dataset(folder, rows)).with_suffix(".npy"), mmap_mode="r")
+    data, part, job = folder / "nights-rows.zarr", folder / "nights-part.npy", folder / "nights.toml"
     for path in folder.glob("nights*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    job.write_text(_JOB.format(rows=rows, size=given.size, sigma=MEDIAN_DISTANCE))
-    first = given.rows - given.night
-    nights = [(f"first, {first} rows and the fit", X[:first]), (f"{given.night} new rows", X[first:])]
-    found, command = [], ["run", str(job), "--json", "-q"]
-    for name, arrived in nights:
+    job.write_text(_JOB.format(rows=data, size=size, sigma=MEDIAN_DISTANCE))
+    first, command = min(60_000, rows // 3), ["run", str(job), "--json", "-q"]
+    found: list[list[Any]] = []
+    for name, arrived in ((f"first, {first} rows and the fit", X[:first]), (f"{rows - first} new rows", X[first:])):
         np.save(part, arrived)
-        ingest([part], rows, append=rows.exists())
+        ingest([part], data, append=data.exists())
         printed, peak = child(COMMAND, *command)
         record = json.loads(printed)
         found.append([name, record["seconds"]["total"], peak, record["drift"]["figure"]])
-    idle = statistics.median(seconds_of(lambda: child(COMMAND, *command)) for _ in range(given.repeats))
-    found.append([f"no new rows, the whole command (median of {given.repeats})", idle, child(COMMAND, *command)[1], ""])
-    title = f"Nights of a job over {given.rows} rows, {given.size} landmarks"
-    return Results((table(title, ["night", "seconds", "peak MB", "drift"], found),))
-
-
-if __name__ == "__main__":
-    main()
+    idle = statistics.median(seconds_of(lambda: child(COMMAND, *command)) for _ in range(repeats))
+    found.append([f"no new rows, the whole command (median of {repeats})", idle, child(COMMAND, *command)[1], ""])
+    title = f"Nights of a job over {rows} rows, {size} landmarks"
+    yield Table(title, ["night", "seconds", "peak MB", "drift"], found)

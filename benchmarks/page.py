@@ -18,13 +18,12 @@ from benchmarks.suite import Outcome
 
 _INTRODUCTION = """# Benchmarks
 
-`python -m benchmarks` runs all benchmarks on this page in half an hour, and writes it to
-`build/benchmarks/benchmarks.md`. `python -m benchmarks peers exact` reruns only those and keeps the other figures.
-`--quick` runs all at toy size, to check that they work.
+`python -m benchmarks` runs all benchmarks on this page in half an hour, and `python -m benchmarks peers exact` only
+those of two sections.
 
 Seconds are medians. Compared programs run in turn, A B C A B C ..., and ratios are medians of the ratios of
 neighbouring runs, since the speed of a machine drifts. "Least to most" is their range. Peak memory is the resident
-memory of a separate process."""
+memory of a separate process. Other programs kept at most {others:.2f} cores busy."""
 _TOY = "**At toy size (`--quick`): these figures say nothing about speed.**"
 _LIBRARIES = ("numpy", "scipy", "zarr", "dask", "scikit-learn", "bigkpca")
 _CHANGES = ("commit", "date", "memory")  # parts of the description of one machine that differ between runs
@@ -41,7 +40,7 @@ def described() -> dict[str, str]:
         "memory": f"{memory / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
-        **{library: version(library) for library in _LIBRARIES},
+        "libraries": ", ".join(f"{library} {version(library)}" for library in _LIBRARIES),
         "BLAS": "; ".join(sorted(blas)),
         "commit": _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -53,26 +52,36 @@ def same_machine(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return all(one.get(key) == other.get(key) for key in {*one, *other} - {*_CHANGES})
 
 
-def entry(outcome: Outcome, commit: str) -> dict[str, Any]:
-    """What the page shows of one benchmark: its section, and the lines of its targets."""
-    about = (import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()
-    others = f"other programs kept {outcome.others:.2f} cores busy"
-    ran = f"`python -m benchmarks.{outcome.name}`, {outcome.seconds:.0f} s, {others}. Commit {commit[:10]}."
+def entry(outcome: Outcome, asked: Mapping[str, int], commit: str) -> dict[str, Any]:
+    """What the page shows of one benchmark: its command, what else ran, its section, and the lines of its targets."""
+    words = [outcome.name, *(f"--{name} {value}" for name, value in asked.items())]
+    section, targets = [(import_module(f"benchmarks.{outcome.name}").__doc__ or "").strip()], []
     if outcome.results is None:
-        return {"section": [ran, about, f"It failed: `{outcome.error}`"], "targets": []}
-    tables = [table.markdown() for table in outcome.results.tables]
-    return {"section": [ran, about, *tables], "targets": [target.cells() for target in outcome.results.targets]}
+        section.append(f"It failed: `{outcome.error}`")
+    else:
+        section += [table.markdown() for table in outcome.results.tables]
+        targets = [target.cells() for target in outcome.results.targets]
+    return {
+        "ran": f"`python -m benchmarks {' '.join(words)}`, {outcome.seconds:.0f} s.",
+        "others": outcome.others,
+        "commit": commit,
+        "section": section,
+        "targets": targets,
+    }
 
 
 def markdown(machine: Mapping[str, str], entries: Mapping[str, Any], names: Iterable[str], *, toy: bool) -> str:
-    """The page: how to read it, the machine, the targets, and a section for each benchmark in the order of names."""
-    shown = [name for name in names if name in entries]
-    parts = [_INTRODUCTION, *([_TOY] if toy else []), "## Machine", markdown_rows(("", ""), *machine.items())]
-    targets = [line for name in shown for line in entries[name]["targets"]]
+    """The page: how to read it, the machine, the targets, and a section for each benchmark in the order of names, with
+    its commit if that is not the one of the machine."""
+    shown = {name: entries[name] for name in names if name in entries}
+    parts = [_INTRODUCTION.format(others=max(each["others"] for each in shown.values())), *([_TOY] if toy else [])]
+    parts += ["## Machine", markdown_rows(("", ""), *machine.items())]
+    targets = [line for each in shown.values() for line in each["targets"]]
     if targets:
         parts += ["## Targets", markdown_rows(("what", "target", "measured", "reached"), *targets)]
-    for name in shown:
-        parts += [f"## {name}", *entries[name]["section"]]
+    for name, each in shown.items():
+        commit = "" if each["commit"] == machine["commit"] else f" Commit {each['commit'][:10]}."
+        parts += [f"## {name}", each["ran"] + commit, *each["section"]]
     return "\n\n".join(parts) + "\n"
 
 

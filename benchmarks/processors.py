@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, mnist, some_rows
-from benchmarks.results import Results, table
+from benchmarks.data import MEDIAN_DISTANCE, mnist, some_rows
+from benchmarks.results import Found, Table
 from bigkpca.data.rows import ArrayRows
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.projection import score_rows
@@ -50,14 +49,12 @@ def lowered() -> dict[str, str]:
     return {"NPY_DISABLE_CPU_FEATURES": " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", ()))}
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=4000, size=500)
-    given.folder.mkdir(parents=True, exist_ok=True)
+def main(folder: Path, rows: int = 4000, size: int = 500) -> Found:
     places = {"as it is": {}, **{core: {"OPENBLAS_CORETYPE": core} for core in CORE_TYPES}, "NumPy lowered": lowered()}
     found: dict[str, Any] = {}
     for place, environment in places.items():
-        file = Path(given.folder) / f"processor-{place.replace(' ', '-')}.npz"
-        code = f"from benchmarks.processors import made; made({str(file)!r}, {given.rows}, {given.size})"
+        file = folder / f"processor-{place.replace(' ', '-')}.npz"
+        code = f"from benchmarks.processors import made; made({str(file)!r}, {rows}, {size})"
         run = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=False)
         if run.returncode:  # instructions that this processor does not have
             print(f"{place} does not run on this processor")
@@ -74,11 +71,5 @@ def main(argv: Sequence[str] | None = None) -> Results:
             line.append(" / ".join(f"{difference:.0e}" if difference else "0" for difference in relative))
         lines.append(line)
     heads = [f"{place} ({other['core']})" for place, other in found.items()]
-    title = (
-        f"MNIST {given.rows} rows, {given.size} landmarks or features, {COMPONENTS} components, against {here['core']}"
-    )
-    return Results((table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines),))
-
-
-if __name__ == "__main__":
-    main()
+    title = f"MNIST {rows} rows, {size} landmarks or features, {COMPONENTS} components, against {here['core']}"
+    yield Table(f"{title}: largest relative difference of eigenvalues / scores", ["fit", *heads], lines)

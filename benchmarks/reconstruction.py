@@ -1,7 +1,8 @@
-"""Array restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
+"""Rows restored from their scores alone: the fixed point and ridge beside PCA, on images and tables."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,13 @@ from sklearn import datasets
 from sklearn.decomposition import PCA
 
 import bigkpca
-from benchmarks.common import arguments, covertype, mnist, some_rows, usps
-from benchmarks.results import Results, table
+from benchmarks.data import covertype, mnist, some_rows, usps
+from benchmarks.results import Found, Table
 from bigkpca import KernelPCA
 from bigkpca.errors import Array, DominantVariableWarning
 
 COMPONENTS = (2, 5, 10, 50)
-WAYS = ("fixed-point", "ridge")
-LENGTHS = (1.0, 4.0, 16.0)  # times the median
+TRIED = [*product((1.0, 4.0, 16.0), ("fixed-point", "ridge"))]  # lengths in medians, and pre-images
 IMAGES: dict[str, Callable[[], Any]] = {"MNIST": mnist, "USPS": usps, "digits": lambda: datasets.load_digits().data}
 TABLES: dict[str, Callable[[], Any]] = {
     "covertype": covertype,
@@ -53,32 +53,20 @@ def lines_of(name: str, X: Array, *, standardised: bool) -> Iterator[list[Any]]:
         if r >= min(X.shape[1], len(train)):
             return
         pca = error(PCA(r, svd_solver="full"), train, test)
-        errors = [
-            error(KernelPCA(r, sigma=by * median, preimage=way, random_state=0), train, test)
-            for by in LENGTHS
-            for way in WAYS
-        ]
-        yield [name, len(train), r, pca, *[f"{each / pca:.3g}" for each in errors]]
+        models = (KernelPCA(r, sigma=by * median, preimage=way, random_state=0) for by, way in TRIED)
+        yield [name, len(train), r, pca, *(f"{error(model, train, test) / pca:.3g}" for model in models)]
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000)
-    header = ["rows of", "fitted", "components", "PCA's error"]
-    header += [f"{way}, {by:g} sigma" for by in LENGTHS for way in WAYS]
-    found = []
+def main(rows: int = 10_000) -> Found:
+    header = ["rows of", "fitted", "components", "PCA's error", *(f"{way}, {by:g} sigma" for by, way in TRIED)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DominantVariableWarning)  # of tables that are not standardised
         for kind, sets, units in (("images", IMAGES, (False,)), ("tables", TABLES, (False, True))):
             for standardised in units:
                 lines = [
                     line
-                    for name, X in ((name, load()) for name, load in sets.items())
-                    for line in lines_of(name, some_rows(X, min(given.rows, len(X))), standardised=standardised)
+                    for name, load in sets.items()
+                    for line in lines_of(name, some_rows(load(), rows), standardised=standardised)
                 ]
                 title = f"Errors as multiples of PCA's, {kind}{', standardised' if standardised else ''}"
-                found.append(table(f"{title}; at most {given.rows} rows", header, lines))
-    return Results(tuple(found))
-
-
-if __name__ == "__main__":
-    main()
+                yield Table(f"{title}; at most {rows} rows", header, lines)

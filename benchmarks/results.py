@@ -1,6 +1,6 @@
 """What a benchmark finds: tables, and figures with the bounds that they should keep."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class Target:
     value: float | None
     kind: Literal["at most", "at least"]
     bound: float
-    unit: str = "times"
+    unit: str = ""
 
     @property
     def reached(self) -> bool:
@@ -48,7 +48,11 @@ class Target:
     def cells(self) -> list[str]:
         """The target as a line of a table."""
         value = "none" if self.value is None else as_cell(float(self.value))
-        return [self.what, f"{self.kind} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
+        sign = {"at most": "≤", "at least": "≥"}[self.kind]
+        return [self.what, f"{sign} {self.bound:g} {self.unit}".strip(), value, "yes" if self.reached else "no"]
+
+
+Found = Iterator[Table | Target]  # what a benchmark yields, one after the other
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,6 @@ class Results:
 
     tables: tuple[Table, ...]
     targets: tuple[Target, ...] = ()
-
-
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table, which is printed at once."""
-    made = Table(title, header, rows)
-    print(f"\n{made.printed()}", flush=True)
-    return made
 
 
 def markdown_rows(header: Sequence[str], *rows: Sequence[str]) -> str:

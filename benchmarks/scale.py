@@ -6,14 +6,15 @@ is freed at the end. --rows is the largest number of rows.
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.common import COMMAND, arguments, child, repeated_digits
-from benchmarks.results import Results, Target, table
+from benchmarks.data import repeated_digits
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import COMMAND, child
 
 _ROWS = (60_000, 1_000_000)  # and the largest number
 _FILE_ROWS = 600_000
@@ -27,16 +28,14 @@ class Cost(NamedTuple):
     peak: float  # resident, MB
 
 
-def files(folder: Path, rows: int) -> list[str]:
+def files(folder: Path, rows: int) -> Iterator[str]:
     """Files that hold so many rows together; each is made once."""
-    found = []
     for first in range(0, rows, _FILE_ROWS):
         count = min(_FILE_ROWS, rows - first)
         path = folder / f"part-{first}-{count}.npy"
         if not path.exists():
             np.save(path, repeated_digits(first, count))
-        found.append(str(path))
-    return found
+        yield str(path)
 
 
 def costs(folder: Path, rows: int, size: int) -> dict[str, Cost]:
@@ -57,35 +56,26 @@ def costs(folder: Path, rows: int, size: int) -> dict[str, Cost]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=10_000_000)
-    folder = given.folder / "scale"
+def main(folder: Path, rows: int = 10_000_000, size: int = 1000) -> Found:
+    folder = folder / "scale"
     folder.mkdir(parents=True, exist_ok=True)
-    sizes = [*(rows for rows in _ROWS if rows < given.rows), given.rows]
+    sizes = [*(n for n in _ROWS if n < rows), rows]
     try:
-        found = {rows: costs(folder, rows, given.size) for rows in sizes}
+        found = {n: costs(folder, n, size) for n in sizes}
     finally:
         shutil.rmtree(folder)
-    smallest, before, largest = sizes[0], sizes[-min(2, len(sizes))], sizes[-1]
-    fit, lines = found[largest]["fit"], []
-    targets = [
-        Target(f"fit of {largest:,} rows", fit.seconds, "at most", 150, "s"),
-        Target(f"fit of {largest:,} rows: peak", fit.peak, "at most", 250, "MB"),
-    ]
+    smallest, before = sizes[0], sizes[-min(2, len(sizes))]
+    fit, lines = found[rows]["fit"], []
+    yield Target(f"fit of {rows:,} rows", fit.seconds, "at most", 150, "s")
+    yield Target(f"fit of {rows:,} rows: peak", fit.peak, "at most", 250, "MB")
     for name in found[smallest]:
-        for rows in sizes:
-            cost = found[rows][name]
-            share = f"{cost.peak / found[smallest][name].peak:.2f}"
-            lines.append([name, rows, cost.seconds, 1e6 * cost.seconds / rows, round(cost.peak), share])
-        per_row = found[largest][name].seconds / largest / (found[before][name].seconds / before)
-        memory = found[largest][name].peak / found[smallest][name].peak
-        what = f"{name}: seconds per row with {largest:,} rows / with {before:,}"
-        targets.append(Target(what, per_row, "at most", 1.05))
-        targets.append(Target(f"{name}: memory of {largest:,} rows / of {smallest:,}", memory, "at most", 1.1))
-    header = ["command", "rows", "seconds", "seconds per million rows", "peak MB", "of the smallest"]
-    title = f"Complete commands, {given.size} landmarks, 784 columns"
-    return Results((table(title, header, lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+        for n in sizes:
+            cost = found[n][name]
+            lines.append([name, n, cost.seconds, 1e6 * cost.seconds / n, round(cost.peak)])
+        per_row = found[rows][name].seconds / rows / (found[before][name].seconds / before)
+        memory = found[rows][name].peak / found[smallest][name].peak
+        what = f"{name}: seconds per row with {rows:,} rows / with {before:,}"
+        yield Target(what, per_row, "at most", 1.05)
+        yield Target(f"{name}: memory of {rows:,} rows / of {smallest:,}", memory, "at most", 1.1)
+    header = ["command", "rows", "seconds", "seconds per million rows", "peak MB"]
+    yield Table(f"Complete commands, {size} landmarks, 784 columns", header, lines)

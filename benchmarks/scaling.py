@@ -3,17 +3,18 @@
 docs/scaling.md explains the formula. --rows sets how many rows the parts are measured on.
 """
 
-import argparse
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, fit_pass, repeated_dataset, seconds_of
-from benchmarks.results import Results, table
+from benchmarks.data import MEDIAN_DISTANCE, repeated_dataset
+from benchmarks.results import Found, Table
+from benchmarks.timing import fit_pass, seconds_of
 from bigkpca.data.blocks import READ_BYTES
 from bigkpca.data.rows import Rows
 from bigkpca.execution.clusters import open_engine
@@ -76,16 +77,16 @@ def summed(engine: Engine, blocks: int) -> None:
     assert engine.total("adding up nothing", tasks) == blocks * (blocks - 1) // 2
 
 
-def measured(given: argparse.Namespace) -> Parts:
+def measured(path: str, size: int, repeats: int) -> Parts:
     """The parts of a fit on this machine."""
-    rows, one_pass = fit_pass(repeated_dataset(given.folder, given.rows), given.size, MEDIAN_DISTANCE)
-    n, spec = rows.shape[0], FitSpec.checked(size=given.size, sigma=MEDIAN_DISTANCE)
+    rows, one_pass = fit_pass(path, size, MEDIAN_DISTANCE)
+    n, spec = rows.shape[0], FitSpec.checked(size=size, sigma=MEDIAN_DISTANCE)
     fit, threads = resolve(spec, rows), Engine(threads=2)
-    zero = np.zeros(given.size)
-    sums = ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(given.size), 0.0, zero, zero)
+    zero = np.zeros(size)
+    sums = ShiftedSums(zero, 1, 1.0, zero, moments.empty_sums(size), 0.0, zero, zero)
 
     def median(work: Callable[[], Any]) -> float:
-        return statistics.median(seconds_of(work) for _ in range(given.repeats))
+        return statistics.median(seconds_of(work) for _ in range(repeats))
 
     row, read = median(lambda: one_pass(Engine(threads=1))) / n, median(lambda: _read(rows)) / n
     whole, passing = median(lambda: fit_rows(rows, spec, threads)), median(lambda: one_pass(threads))
@@ -94,7 +95,7 @@ def measured(given: argparse.Namespace) -> Parts:
         block = median(lambda: summed(cluster, _NOTHING_BLOCKS)) / _NOTHING_BLOCKS
         move = _move(cluster, sums)
     return Parts(
-        size=given.size,
+        size=size,
         row=row,
         read=read,
         driver=max(whole - passing - min(n, fit.sample * rows.grain) * read / 2, 0.0),
@@ -128,11 +129,10 @@ def _read(rows: Rows) -> None:
         rows.block(start, min(start + height, rows.shape[0]))
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=120_000, repeats=3)
-    parts = measured(given)
-    measured_parts = table(
-        f"Parts of a fit with {parts.size} landmarks, measured on {given.rows} rows",
+def main(folder: Path, rows: int = 120_000, size: int = 1000, repeats: int = 3) -> Found:
+    parts = measured(repeated_dataset(folder, rows), size, repeats)
+    yield Table(
+        f"Parts of a fit with {parts.size} landmarks, measured on {rows} rows",
         ["part", "seconds"],
         [
             [f"a block of {BLOCK_ROWS} rows, on one thread", parts.row * BLOCK_ROWS],
@@ -150,8 +150,4 @@ def main(argv: Sequence[str] | None = None) -> Results:
         pairs = zip(seconds, alone, strict=True)
         lines.append([workers, *(cell for s, one in pairs for cell in (f"{s:,.1f}", f"{one / workers / s:.0%}"))])
     header = ["workers", *(cell for n in ROWS for cell in (f"{n:,} rows: seconds", "efficiency"))]
-    return Results((measured_parts, table(f"Calculated, in blocks of {BLOCK_ROWS} rows", header, lines)))
-
-
-if __name__ == "__main__":
-    main()
+    yield Table(f"Calculated, in blocks of {BLOCK_ROWS} rows", header, lines)

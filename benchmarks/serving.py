@@ -2,7 +2,7 @@
 scikit-learn's Nystroem + PCA."""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.common import MEDIAN_DISTANCE, arguments, interleaved, median_ratio, mnist, seconds_of, spread
-from benchmarks.results import Results, Target, table
+from benchmarks.data import MEDIAN_DISTANCE, mnist
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import interleaved, median_ratio, seconds_of, spread
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -29,17 +30,16 @@ def one_call(model: Any, X: Array, count: int, starts: Iterator[int]) -> float:
     return 1000 * seconds_of(lambda: model.transform(rows))
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=60_000)
-    X = mnist()[: given.rows].astype(np.float32)
-    ours = KernelPCA(COMPONENTS, sigma=MEDIAN_DISTANCE, size=given.size, random_state=0).fit(X)
-    nystroem = Nystroem(gamma=0.5 / MEDIAN_DISTANCE**2, n_components=given.size, random_state=0)
+def main(rows: int = 60_000, size: int = 1000, repeats: int = 5) -> Found:
+    X = mnist()[:rows].astype(np.float32)
+    ours = KernelPCA(COMPONENTS, sigma=MEDIAN_DISTANCE, size=size, random_state=0).fit(X)
+    nystroem = Nystroem(gamma=0.5 / MEDIAN_DISTANCE**2, n_components=size, random_state=0)
     theirs = make_pipeline(nystroem, PCA(COMPONENTS, svd_solver="covariance_eigh")).fit(X)
     models = {"ours": ours, "light": ours.to_sklearn(), "theirs": theirs}
     lines: list[list[Any]] = []
     middle: dict[tuple[str, int], float] = {}
     for count, calls in _CALLS.items():
-        starts = np.random.default_rng(0).integers(len(X) - count + 1, size=given.repeats * calls)
+        starts = np.random.default_rng(0).integers(len(X) - count + 1, size=repeats * calls)
         for model in models.values():
             model.transform(X[:count])  # first calls are not timed
         sides = {name: partial(one_call, model, X, count, iter(starts)) for name, model in models.items()}
@@ -47,24 +47,8 @@ def main(argv: Sequence[str] | None = None) -> Results:
         middle |= {(name, count): statistics.median(values) for name, values in took.items()}
         cells = [cell for name in _NAMES for cell in (middle[name, count], spread(took[name]))]
         lines.append([count, *cells, middle["theirs", count], median_ratio(took["theirs"], took["ours"])])
-    shown = table(
-        f"transform of rows in memory, d = 784, l = {given.size}, {COMPONENTS} components, fitted on {given.rows} "
-        "rows; medians",
-        ["rows", "bigkpca, ms", "least to most", "light, ms", "least to most", "scikit-learn, ms", "times as fast"],
-        lines,
-    )
-    targets = [
-        Target(
-            f"{_NAMES[name]} of {count} row{'s' * (count > 1)}, l = {given.size}",
-            middle[name, count],
-            "at most",
-            most,
-            "ms",
-        )
-        for name, count, most in _MOST
-    ]
-    return Results((shown,), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+    title = f"transform of rows in memory, d = 784, l = {size}, {COMPONENTS} components, fitted on {rows} rows; medians"
+    header = ["rows", "bigkpca, ms", "least to most", "light, ms", "least to most", "scikit-learn, ms", "times as fast"]
+    yield Table(title, header, lines)
+    for name, count, most in _MOST:
+        yield Target(f"{_NAMES[name]}, {count} × 784, l = {size}", middle[name, count], "at most", most, "ms")

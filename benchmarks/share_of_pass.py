@@ -2,14 +2,16 @@
 
 import shutil
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import bigkpca
-from benchmarks.common import MEDIAN_DISTANCE, arguments, repeated_dataset, seconds_of
-from benchmarks.results import Results, Target, table
+from benchmarks.data import MEDIAN_DISTANCE, repeated_dataset
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import seconds_of
 from bigkpca.fitting import certify, fit, solve
 from bigkpca.storage import models
 
@@ -45,27 +47,21 @@ def stages_of_a_fit(data: str, model: str, size: int) -> dict[str, float]:
     return {**seconds, "fit": whole}
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=60_000)
-    data, model = repeated_dataset(given.folder, given.rows), str(given.folder / "share-model.zarr")
-    lines, targets, largest = [], [], 0.0
-    stages_of_a_fit(data, model, given.size)  # imports and first calls are not timed
+def main(folder: Path, rows: int = 60_000, size: int = 1000, repeats: int = 5) -> Found:
+    data, model = repeated_dataset(folder, rows), str(folder / "share-model.zarr")
+    lines, largest = [], 0.0
+    stages_of_a_fit(data, model, size)  # imports and first calls are not timed
     for times, most in _MOST.items():
-        size = times * given.size
-        runs = [stages_of_a_fit(data, model, size) for _ in range(given.repeats)]
+        count = times * size
+        runs = [stages_of_a_fit(data, model, count) for _ in range(repeats)]
         shares = {stage: 100 * statistics.median(run[stage] / run["fit"] for run in runs) for stage in _STAGES}
         rest = 100 - shares["pass"]
-        cells = [f"{share:.1f}" for share in (rest, *shares.values())]
-        lines.append([size, statistics.median(run["fit"] for run in runs), *cells])
-        where = f"of a fit of {given.rows} rows, l = {size}"
-        targets.append(Target(f"all but the pass {where}", rest, "at most", most, "%"))
+        cells = [f"{share:.1f}" for share in shares.values()]
+        lines.append([count, statistics.median(run["fit"] for run in runs), *cells])
+        what = f"all but the pass of a fit of {rows} rows, l = {count}"
+        yield Target(what, rest, "at most", most, "%")
         largest = max(largest, shares["certificate"])
-    targets.append(Target("the certificate, largest share", largest, "at most", 10, "%"))
+    yield Target("the certificate, largest share", largest, "at most", 10, "%")
     shutil.rmtree(model, ignore_errors=True)
-    title = f"Shares of the time of a fit in %, MNIST, {given.rows} rows, k-means, {COMPONENTS} components"
-    header = ["l", "fit, s", "all but the pass", *_STAGES]
-    return Results((table(f"{title}; medians of {given.repeats}", header, lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+    title = f"Shares of the time of a fit in %, MNIST, {rows} rows, k-means, {COMPONENTS} components"
+    yield Table(f"{title}; medians of {repeats}", ["l", "fit, s", *_STAGES], lines)

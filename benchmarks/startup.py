@@ -6,15 +6,15 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 import bigkpca
-from benchmarks.common import arguments, child, interleaved, seconds_of, spread
-from benchmarks.results import Results, Target, table
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import child, interleaved, seconds_of, spread
 
 _IMPORT = """
 import time
@@ -24,17 +24,9 @@ started = time.perf_counter()
 print(time.perf_counter() - started)
 """
 _BASE = "import sklearn.base, sklearn.utils.metaestimators, sklearn.utils.validation"
+_OURS, _THEIRS = (f"from {package} import KernelPCA" for package in ("bigkpca", "sklearn.decomposition"))
 _COMPLETION = {"_BIGKPCA_COMPLETE": "bash_complete", "COMP_WORDS": "bigkpca fit --kern", "COMP_CWORD": "3"}
 _COMPLETE = "from bigkpca.cli import main; main(prog_name='bigkpca')"
-_SIDES = {  # what is measured, and the most seconds that it should take
-    "python": ("Python alone", None),
-    "help": ("bigkpca --help", 0.15),
-    "completion": ("completion of bigkpca fit --kernel", 0.3),
-    "package": ("import bigkpca", 0.1),
-    "estimator": ("from bigkpca import KernelPCA, beyond the base of scikit-learn", 0.35),
-    "peer": ("from sklearn.decomposition import KernelPCA, beyond the same", None),
-    "fit": ("bigkpca fit of the 1797 digits, the whole command", 1.5),
-}
 
 
 def imports(timed: str, first: str = "") -> float:
@@ -48,34 +40,30 @@ def command(*words: str, **environment: str) -> float:
     return seconds_of(lambda: subprocess.run(run, stdout=subprocess.DEVNULL, check=True, env=os.environ | environment))
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=1797, repeats=10)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    rows, model = given.folder / f"digits-{given.rows}.npy", given.folder / "startup-model.zarr"
-    np.save(rows, load_digits().data[: given.rows])
+def main(folder: Path, rows: int = 1797, repeats: int = 10) -> Found:
+    data, model = folder / f"digits-{rows}.npy", folder / "startup-model.zarr"
+    np.save(data, load_digits().data[:rows])
     compileall.compile_dir(str(Path(bigkpca.__file__).parent), quiet=1)  # as pip does when it installs
 
     def fit() -> float:
         shutil.rmtree(model, ignore_errors=True)
-        return command("-m", "bigkpca.cli", "fit", "-q", str(rows), str(model))
+        return command("-m", "bigkpca.cli", "fit", "-q", str(data), str(model))
 
-    seconds = interleaved(
-        given.repeats,
-        python=lambda: command("-c", "pass"),
-        help=lambda: command("-m", "bigkpca.cli", "--help"),
-        completion=lambda: command("-c", _COMPLETE, **_COMPLETION),
-        package=lambda: imports("import bigkpca"),
-        estimator=lambda: imports("from bigkpca import KernelPCA", _BASE),
-        peer=lambda: imports("from sklearn.decomposition import KernelPCA", _BASE),
-        fit=fit,
-    )
+    sides: dict[str, tuple[Callable[[], float], float | None]] = {  # and the most seconds that they should take
+        "Python alone": (lambda: command("-c", "pass"), None),
+        "bigkpca --help": (lambda: command("-m", "bigkpca.cli", "--help"), 0.15),
+        "completion of bigkpca fit --kernel": (lambda: command("-c", _COMPLETE, **_COMPLETION), 0.3),
+        "import bigkpca": (lambda: imports("import bigkpca"), 0.1),
+        f"{_OURS}, beyond the base of scikit-learn": (lambda: imports(_OURS, _BASE), 0.35),
+        f"{_THEIRS}, beyond the same": (lambda: imports(_THEIRS, _BASE), None),
+        "bigkpca fit of the 1797 digits, the whole command": (fit, 1.5),
+    }
+    seconds = interleaved(repeats, **{what: side for what, (side, _) in sides.items()})
     shutil.rmtree(model, ignore_errors=True)
-    middle = {key: statistics.median(values) for key, values in seconds.items()}
-    lines = [[what, middle[key], spread(seconds[key])] for key, (what, _) in _SIDES.items()]
-    title = f"Commands on {given.rows} rows and imports, each in a separate process; medians of {given.repeats}"
-    targets = [Target(what, middle[key], "at most", most, "s") for key, (what, most) in _SIDES.items() if most]
-    return Results((table(title, ["what", "seconds", "least to most"], lines),), tuple(targets))
-
-
-if __name__ == "__main__":
-    main()
+    middle = {what: statistics.median(took) for what, took in seconds.items()}
+    title = f"Commands on {rows} rows and imports, each in a separate process; medians of {repeats}"
+    lines = [[what, middle[what], spread(took)] for what, took in seconds.items()]
+    yield Table(title, ["what", "seconds", "least to most"], lines)
+    for what, (_, most) in sides.items():
+        if most:
+            yield Target(what, middle[what], "at most", most, "s")

@@ -2,7 +2,7 @@
 they do not see; and its seconds."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -13,31 +13,20 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import OneClassSVM
 
-from benchmarks.common import (
-    arguments,
-    covertype,
-    covertype_labels,
-    interleaved,
-    median_ratio,
-    mnist,
-    mnist_labels,
-    seconds_of,
-    standardized,
-    usps,
-    usps_labels,
-)
-from benchmarks.results import Results, Table, Target, table
+from benchmarks.data import covertype, labels, mnist, standardized, usps
+from benchmarks.results import Found, Table, Target
+from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, KernelPCADetector
 from bigkpca.errors import Array
 
-_TESTED = 2000  # ordinary rows, and as many unusual ones
+_MOST, _TESTED = 3000, 2000  # ordinary rows that are fitted and tested, and as many unusual ones tested
 _BEHIND = {0.0: 0.0, 0.05: 0.02}  # by unusual rows among the fitted: how far the AUC may be behind the best peer
 _OURS, _LARGEST = "bigkpca", 20_000  # rows that every detector can take
-_OF_MANY = ("bigkpca", "IsolationForest", "PCA residual, 80 %")  # time grows with the number of rows, not its square
-_SETS: dict[str, Callable[[], tuple[Array, Array]]] = {  # rows, and the class of each
-    "USPS": lambda: (usps(), usps_labels()),
-    "MNIST": lambda: (mnist().astype(np.float32), mnist_labels()),
-    "covertype": lambda: (standardized(covertype()).astype(np.float32), covertype_labels()),
+_OF_MANY = (_OURS, "IsolationForest", "PCA residual, 80 %")  # time grows with the number of rows, not its square
+_SETS: dict[str, Callable[[], Array]] = {
+    "USPS": usps,
+    "MNIST": lambda: mnist().astype(np.float32),
+    "covertype": lambda: standardized(covertype()).astype(np.float32),
 }
 Detect = Callable[[Array, Array], Array]  # from fitted and tested rows, how unusual each tested row is
 
@@ -54,7 +43,7 @@ def tasks(name: str, contamination: float, most: int, classes: int) -> Iterator[
     """Each digit is ordinary in turn, and all others are unusual; each rare type of forest is unusual in turn, among
     all other types. `contamination` is the share of unusual rows among those that are fitted, of at most `most`
     ordinary ones; at most the first `classes` are tried."""
-    X, y = _SETS[name]()
+    X, y = _SETS[name](), labels(name)
     rare = name == "covertype"
     for label in [each for each in np.unique(y) if not (rare and each in (1, 2))][:classes]:
         rng = np.random.default_rng(int(label))
@@ -95,33 +84,32 @@ def detectors(contamination: float, size: int) -> dict[str, Detect]:
     return found | {"pyod KPCA": lambda X, T: KPCA(random_state=0).fit(X).decision_function(T)}
 
 
-def accuracy(most: int, classes: int, size: int) -> tuple[Table, list[Target]]:
+def accuracy(most: int, classes: int, size: int) -> Found:
     """The AUC of each detector, by the share of unusual rows among the fitted ones."""
-    lines, targets = [], []
+    lines = []
     for contamination, behind in _BEHIND.items():
         known = detectors(contamination, size)
-        found: dict[str, list[float]] = {name: [] for name in known}  # the mean over classes for each data set
+        found = []  # by data set, the means over classes of each detector
         for data in _SETS:
             each = [
                 [roc_auc_score(task.unusual, detect(task.fitted, task.tested)) for detect in known.values()]
                 for task in tasks(data, contamination, most, classes)
             ]
-            for name, auc in zip(known, np.mean(each, axis=0), strict=True):
-                found[name].append(float(auc))
-        means = {name: float(np.mean(aucs)) for name, aucs in found.items()}
-        for name, aucs in found.items():
-            lines.append([f"{contamination:.0%}", name, *(f"{auc:.3f}" for auc in (*aucs, means[name]))])
+            found.append(np.mean(each, axis=0))
+        means = dict(zip(known, np.mean(found, axis=0).tolist(), strict=True))
+        for name, *aucs in zip(known, *found, means.values(), strict=True):
+            lines.append([f"{contamination:.0%}", name, *(f"{auc:.3f}" for auc in aucs)])
         ahead = means.pop(_OURS) - max(means.values())
         what = f"mean AUC with {contamination:.0%} unusual rows among the fitted ones, less that of the best peer"
-        targets.append(Target(what, ahead, "at least", -behind, ""))
+        yield Target(what, ahead, "at least", -behind)
     title = f"AUC, means over classes; at most {most:,} rows fitted"
-    return table(title, ["unusual among fitted", "detector", *_SETS, "mean"], lines), targets
+    yield Table(title, ["unusual among fitted", "detector", *_SETS, "mean"], lines)
 
 
-def speed(rows: int, size: int, repeats: int) -> tuple[Table, list[Target]]:
+def speed(rows: int, size: int, repeats: int) -> Found:
     """Seconds of a fit and of the statistics of the same rows, and how many times as fast ours is as each peer that
     takes so many."""
-    X = _SETS["covertype"]()[0]
+    X = _SETS["covertype"]()
     X = X[np.random.default_rng(0).integers(len(X), size=rows)]
     X = X + np.random.default_rng(1).normal(scale=0.01, size=X.shape).astype(np.float32)
     known, fewer = detectors(0.0, size), X[:_LARGEST]
@@ -129,24 +117,16 @@ def speed(rows: int, size: int, repeats: int) -> tuple[Table, list[Target]]:
     small = {name: seconds_of(partial(detect, fewer, fewer)) for name, detect in known.items()}
     seconds = interleaved(repeats, **{name: partial(seconds_of, partial(known[name], X, X)) for name in _OF_MANY})
     large = {name: statistics.median(took) for name, took in seconds.items()}
-    shown = table(
+    yield Table(
         f"Seconds of a fit and of the statistics of the same rows of covertype, with small noise (d = {X.shape[1]})",
         ["detector", f"{len(fewer):,} rows", f"{rows:,} rows, median of {repeats}"],
         [[name, small[name], large.get(name, "not run: grows with the square")] for name in known],
     )
-    return shown, [
-        Target(f"times as fast as {name} on {rows:,} rows", median_ratio(took, seconds[_OURS]), "at least", 1)
-        for name, took in seconds.items()
-        if name != _OURS
-    ]
+    for name in _OF_MANY[1:]:
+        times = median_ratio(seconds[name], seconds[_OURS])
+        yield Target(f"times as fast as {name} on {rows:,} rows", times, "at least", 1)
 
 
-def main(argv: Sequence[str] | None = None) -> Results:
-    given = arguments(__doc__ or "", argv, rows=500_000, size=0, most=3000, classes=10)
-    found, targets = accuracy(min(given.most, given.rows), given.classes, given.size)
-    times, faster = speed(given.rows, given.size, given.repeats)
-    return Results((found, times), (*targets, *faster))
-
-
-if __name__ == "__main__":
-    main()
+def main(rows: int = 500_000, size: int = 0, repeats: int = 5, classes: int = 10) -> Found:
+    yield from accuracy(min(_MOST, rows), classes, size)
+    yield from speed(rows, size, repeats)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import peers, suite
-from benchmarks.common import Eigenpairs
+from benchmarks.data import Eigenpairs
 from benchmarks.peers import Comparison, Run, Side
 from benchmarks.results import Results, Table, Target
 from benchmarks.sources import error_bounds
@@ -49,7 +49,7 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, monkeypat
         shared_file(*file.split("/"))
     monkeypatch.setattr(peers, "SHARES", (0.3, 1))
     monkeypatch.setattr(peers, "FEATURES", (0.5,))
-    found = suite.run(each.name, [*each.toy, "--folder", str(tmp_path)])
+    found = suite.run(each.name, {**each.toy, "folder": tmp_path})
     printed = capsys.readouterr().out
     assert found.tables
     assert all(table.printed() in printed for table in found.tables)
@@ -60,14 +60,17 @@ def test_a_benchmark_prints_the_tables_that_it_returns(each, tmp_path, monkeypat
 
 def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed(tmp_path, monkeypatch, capsys):
     ran = []
-    monkeypatch.setattr(command, "outcome", lambda name, argv: ran.append(name) or Outcome(name, 1.0, None, "none"))
+    monkeypatch.setattr(command, "outcome", lambda name, options: ran.append(name) or Outcome(name, 1.0, None, "none"))
     for more, expected in (([], CENTRAL), (["--all"], (*CENTRAL, *FURTHER))):
         ran.clear()
-        assert command.main([*more, "--out", str(tmp_path)]) == 1
+        assert command.main([*more, "--folder", str(tmp_path)]) == 1
         assert ran == [each.name for each in expected]
     with pytest.raises(SystemExit, match="2"):
         command.main(["peer"])
     assert "no benchmark peer: there are peers, share_of_pass" in capsys.readouterr().err
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    assert {*re.findall(r"python -m benchmarks (\w+)", pages)} <= {*ran}
+    assert {*re.findall(r"python -m benchmarks\.(\w+)", pages)} == {"sources"}
     files = (ROOT / "benchmarks").glob("[!_]*.py")
     assert {path.stem for path in files if "\ndef main(" in path.read_text(encoding="utf-8")} == {*ran}
 
@@ -75,23 +78,28 @@ def test_all_central_benchmarks_run_further_ones_if_asked_and_all_are_listed(tmp
 def test_the_page_has_targets_and_tables_and_keeps_figures_of_this_machine_that_are_not_run_again(
     tmp_path, monkeypatch, capsys
 ):
-    targets = Target("speed", 4.0, "at least", 3.0), Target("slow", 4.1, "at most", 4.0), Target("share", None, "", 1.0)
+    targets = (
+        Target("speed", 4.0, "at least", 3.0),
+        Target("slow", 4.1, "at most", 4.0),
+        Target("share", None, "at most", 1.0),
+    )
     came = {
         "serving": Outcome("serving", 1.0, Results((Table("T", ["n"], [["a|b"]]),), targets), others=0.25),
         "exact": Outcome("exact", 2.0, None, "OSError: full"),
         "peers": Outcome("peers", 1.0, Results((Table("U", ["n"], [[8]]),))),
     }
-    monkeypatch.setattr(command, "outcome", lambda name, argv: came[name])
+    monkeypatch.setattr(command, "outcome", lambda name, options: came[name])
     now = {"processor": "fast", "commit": "1234567890abc", "date": "today"}
     monkeypatch.setattr(command, "described", lambda: now)
-    out = ["--out", str(tmp_path)]
+    out = ["--folder", str(tmp_path)]
     assert command.main(["serving", "exact", *out]) == 1
     assert "failed: exact" in capsys.readouterr().out
     now = {**now, "commit": "fedcba", "date": "tomorrow"}
-    assert command.main(["peers", *out]) == 0
+    assert command.main(["peers", "--rows", "9", *out]) == 0
     written = (tmp_path / "benchmarks.md").read_text()
-    parts = ["| processor | fast |", "| speed | at least 3 times | 4 | yes |", "| slow |", "| no |", "## peers"]
-    parts += ["Commit fedcba.", "| 8 |", "## serving", "kept 0.25 cores busy. Commit 1234567890.", r"| a\|b |"]
+    parts = ["kept at most 0.25 cores busy", "| processor | fast |", "| speed | ≥ 3 | 4 | yes |", "| slow | ≤ 4 |"]
+    parts += ["## peers", "`python -m benchmarks peers --rows 9`, 1 s.\n", "| 8 |"]
+    parts += ["## serving", "`python -m benchmarks serving`, 1 s. Commit 1234567890.", r"| a\|b |"]
     parts += ["## exact", "It failed: `OSError: full`"]
     assert [written.index(part) for part in parts] == sorted(written.index(part) for part in parts)
     now = {**now, "processor": "slow"}
@@ -99,7 +107,7 @@ def test_the_page_has_targets_and_tables_and_keeps_figures_of_this_machine_that_
         with pytest.raises(SystemExit, match="2"):
             command.main(["peers", *more, *out])
         assert "holds figures of another machine" in capsys.readouterr().err
-    assert command.main(["peers", "--quick", "--out", str(tmp_path / "toy")]) == 0
+    assert command.main(["peers", "--quick", "--folder", str(tmp_path / "toy")]) == 0
     assert json.loads((tmp_path / "toy" / "benchmarks.json").read_text())["toy"]
 
 
@@ -113,7 +121,7 @@ def test_exact_eigenpairs_are_those_of_the_dense_matrix_and_computed_once(held, 
     values, vectors = np.linalg.eigh(K - K.mean(axis=1)[:, None])
     np.testing.assert_allclose(found.values, values[::-1][:20], rtol=1e-5)
     np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-6)
-    assert peers.smallest_cosine(vectors[:, ::-1][:, :20], found.vectors) == pytest.approx(1, abs=1e-6)
+    assert peers.angle_and_cosine(vectors[:, ::-1][:, :20], found.vectors)[1] == pytest.approx(1, abs=1e-6)
     monkeypatch.setattr(peers, "fit_rows", None)
     kept = peers.leading_eigenpairs(X, None, 6.0, tmp_path)
     assert all(map(np.array_equal, kept, found))
@@ -123,12 +131,12 @@ def test_peers_are_compared_at_equal_accuracy_by_ratios_of_neighbouring_runs():
     """The machine is twice as slow in the second round; ours have a quarter of the error of the peer."""
 
     def runs(size, error, seconds, memory):
-        return [Run(slow * seconds, memory, error / size, 0.0, 0.0) for slow in (1, 2)]
+        return [Run(slow * seconds, memory, error / size, 0.0, 0.0, 0.0) for slow in (1, 2)]
 
     ours = {Side("ours", size, "", ()): runs(size, 2.0, size / 500, 400.0) for size in (500, 1000)}
     theirs = {Side("peer", size, "", ()): runs(size, 8.0, (size / 500) ** 2, 1000.0) for size in (1000, 2000, 8000)}
     bounds = {"ours": (3.0, 17.0, 9.0)}
-    shown, targets = Comparison("By error", "peer", lambda run: run.error, str, bounds).compare({**ours, **theirs})
+    *targets, shown = Comparison("By error", "peer", "error of eigenvalues", bounds).compare({**ours, **theirs})
     assert [row[3] for row in shown.rows] == [500, 500, "none measured"]
     assert shown.rows[0][5:] == [4.0, "4 to 4", 0.4]
     assert [(each.value, each.reached) for each in targets] == [(4, True), (16, False), (None, False)]
@@ -136,13 +144,17 @@ def test_peers_are_compared_at_equal_accuracy_by_ratios_of_neighbouring_runs():
 
 def test_sides_run_in_turn_and_their_figures_are_compared_with_the_exact_eigenpairs():
     code = "import json, sys\nimport numpy as np\nleading, seed = sys.argv[-1], int(sys.argv[-2])\ntook = 7.0 + seed\n"
-    code += "values, estimates = np.array([9.0, 4.0]), np.array([10.0, 4.5])\nscores = np.eye(4)[:, [1, 0]]"
+    code += "values, estimates = np.array([9.0, 4.0]), np.array([10.0, 4.5])\n"
+    code += (
+        "scores = np.array([[0, 0.75**0.5], [0.5, 0], [0, 0.5], [0.75**0.5, 0]])"  # at 60 and 30 degrees to exact ones
+    )
     sides = [Side("a", 1, code, ()), Side("b", 1, code, ())]
     found = peers.runs_of(sides, 2, Eigenpairs(np.array([10.0, 5.0]), np.eye(4)[:, :2]))
     assert [*found] == sides
     for runs in found.values():
         assert [run.seconds for run in runs] == [7.0, 8.0]
-        assert (runs[0].error, runs[0].estimated, runs[0].cosine) == pytest.approx((0.15, 0.05, 1.0))
+        run = runs[0]
+        assert (run.error, run.estimated, run.angle, run.cosine) == pytest.approx((0.15, 0.05, 45.0, 0.5))
         assert runs[0].peak > 1
 
 

@@ -33,12 +33,12 @@ class Script(NamedTuple):
 
     says: str
     figures: Mapping[str, Mapping[int, Any]]
-    arguments: tuple[str, ...] = ()
+    options: Mapping[str, int] = {}
     settings: Mapping[str, Any] = {}  # constants of the script, fewer than its own
     data: str | None = None  # a folder of the shared data
 
 
-ONE = ("--repeats", "1")
+ONE = {"repeats": 1}
 SCRIPTS = {
     "low_rank_image": Script(
         "SVD to 3e-13 ... 5.7 % at 60", {"flower, few edges|60": {0: approx(0.057, abs=0.0005), 2: ZERO}}
@@ -64,7 +64,7 @@ SCRIPTS = {
         settings={"SIGMAS": (20.0,), "WAYS": {"centred, 5 starts": (True, 5), "K not centred, 5": (False, 5)}},
         data="usps",
     ),
-    "complexity": Script("n l (d + l) + l³ gives 1.00, 1.96, 0.66", {}, ("--rows", "400", *ONE), {"COMPONENTS": 5}),
+    "complexity": Script("n l (d + l) + l³ gives 1.00, 1.96, 0.66", {}, {"rows": 400, "repeats": 1}, {"COMPONENTS": 5}),
     "error_bounds": Script(
         "| 120 | 2305 | 25,280 | ... | 0.179 | | 0.543 | ... from l = 2958 on",
         {  # one of the page's three data sets: errors of Nyström differ a little between them, features hardly
@@ -103,7 +103,7 @@ SCRIPTS = {
             "ridge rewrite (12), F 60 x 60, H 40 x 40|largest difference": {0: ZERO},
             "d > n: 60 rows of 3000 columns|scores by 60 x 60 and by PCA": {0: ZERO},
         },
-        ("--repeats", "3"),
+        {"repeats": 3},
     ),
     "polynomial_toy": Script(
         ".726, .274, 0 for degree 1 ... keeps 50, the largest 1190",
@@ -221,7 +221,7 @@ def test_a_script_of_the_sources_finds_what_the_page_says(name, tmp_path, monkey
     script = import_module(f"benchmarks.sources.{name}")
     for constant, value in asked.settings.items():
         monkeypatch.setattr(script, constant, value)
-    script.main([*asked.arguments, "--folder", str(tmp_path)])
+    sources.run(name, tmp_path, **asked.options)
     printed = capsys.readouterr().out
     written = (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
     assert all(name in printed for name in next(csv.reader(written.splitlines())))
@@ -242,21 +242,21 @@ def test_counts_of_operations_grow_as_the_page_says():
 
 
 def test_one_command_runs_every_script_of_the_sources_or_those_that_are_named(tmp_path, monkeypatch, capsys):
-    ran, argv = [], ["--rows", "30", "--folder", str(tmp_path)]
+    ran, argv, given = [], ["--rows", "30", "--folder", str(tmp_path)], {"rows": 30, "folder": tmp_path}
 
     def imported(name):
-        return SimpleNamespace(main=lambda given: ran.append((name, given)))
+        return SimpleNamespace(main=lambda folder, rows=1: ran.append((name, {"rows": rows, "folder": folder})) or [])
 
     monkeypatch.setattr(sources, "import_module", imported)
     (tmp_path / "contours.svg").touch()
     sources.main(argv)
-    assert ran == [(f"benchmarks.sources.{name}", argv) for name in sources.SCRIPTS]
+    assert ran == [(f"benchmarks.sources.{name}", given) for name in sources.SCRIPTS]
     files = Path(sources.__file__).parent.glob("[!_]*.py")
     assert {path.stem for path in files if "\ndef main(" in path.read_text()} == {*sources.SCRIPTS} == {*SCRIPTS}
     assert str(tmp_path / "contours.svg") in capsys.readouterr().out
     ran.clear()
     sources.main(["regression", *argv])
-    assert ran == [("benchmarks.sources.regression", argv)]
+    assert ran == [("benchmarks.sources.regression", given)]
     with pytest.raises(SystemExit, match="2"):
         sources.main(["regresion"])
     assert "no script regresion" in capsys.readouterr().err

@@ -7,7 +7,6 @@ find.
 """
 
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,9 +15,10 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import MEDIAN_DISTANCE, interleaved, median_ratio, mnist, mnist_labels, seconds_of
-from benchmarks.sources.common import arguments, landmarks_of, save_table
+from benchmarks.data import MEDIAN_DISTANCE, labels, mnist
+from benchmarks.sources.common import Lines, Table, Tables, landmarks_of
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
+from benchmarks.timing import interleaved, median_ratio, seconds_of
 from bigkpca import KernelPCA, landmarks
 from bigkpca.errors import Array
 
@@ -57,16 +57,16 @@ def usps_digits(rows: int) -> Digits:
 
 def mnist_digits(rows: int) -> Digits:
     """As many random rows of MNIST, pixels from 0 to 1."""
-    X, labels = mnist() / np.float32(255), mnist_labels()
+    X, y = mnist() / np.float32(255), labels("MNIST")
     chosen = np.random.default_rng(0).choice(len(X), rows + min(rows, TEST_ROWS), replace=False)
     train, test = chosen[:rows], chosen[rows:]
-    return Digits(X[train], labels[train], X[test], labels[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
+    return Digits(X[train], y[train], X[test], y[test], sigma=MEDIAN_DISTANCE / 255 / 2**0.5)
 
 
 DATA = {"USPS": usps_digits, "MNIST": mnist_digits}
 
 
-def against_all_rows(digits: Digits, repeats: int) -> list[list[str]]:
+def against_all_rows(digits: Digits, repeats: int) -> Lines:
     """Lines of the table: accuracy of pixels, of exact kernel PCA, and of each rule and size (means over seeds)."""
     models = {"exact": digits.fit(0, method="exact")}
     found: list[tuple[str, int, Accuracy, str]] = []
@@ -77,39 +77,31 @@ def against_all_rows(digits: Digits, repeats: int) -> list[list[str]]:
             found.append((rule, size, (float(nearest), float(linear)), str(size)))
         models[str(size)] = fits[0]
     seconds = interleaved(RUNS, **{n: partial(seconds_of, partial(m.transform, digits.new)) for n, m in models.items()})
-    lines = [["pixels", "", *shown(digits.accuracy(digits.X, digits.new)), "", ""]]
+    yield ["pixels", "", *shown(digits.accuracy(digits.X, digits.new)), "", ""]
     every = [("all rows, exact", len(digits.X), digits.of_scores(models["exact"]), "exact"), *found]
     for name, count, accuracy, of in every:
         took = f"{statistics.median(seconds[of]):.3f}", f"{median_ratio(seconds['exact'], seconds[of]):.1f}"
-        lines.append([name, str(count), *shown(accuracy), *took])
-    return lines
+        yield [name, str(count), *shown(accuracy), *took]
 
 
 def shown(accuracy: Accuracy) -> list[str]:
     return [f"{share:.2%}" for share in accuracy]
 
 
-def by_threshold(digits: Digits) -> list[list[str]]:
+def by_threshold(digits: Digits) -> Lines:
     """How many patterns each threshold finds, at most 2000."""
-    rules, size = [landmarks.BasicPatterns(threshold=each) for each in THRESHOLDS], min(2000, len(digits.X))
-    fits = [digits.fit(0, size=size, landmarks=rule) for rule in rules]
-    return [[f"{each:g}", str(len(landmarks_of(fit)))] for each, fit in zip(THRESHOLDS, fits, strict=True)]
+    for threshold in THRESHOLDS:
+        rule = landmarks.BasicPatterns(threshold=threshold)
+        yield [f"{threshold:g}", len(landmarks_of(digits.fit(0, size=min(2000, len(digits.X)), landmarks=rule)))]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=3)
+def main(rows: int = TRAINING_ROWS, repeats: int = 3) -> Tables:
     lines, of_thresholds = [], []
     for name, load in DATA.items():
-        digits = load(given.rows)
-        lines += [[name, *line] for line in against_all_rows(digits, given.repeats)]
+        digits = load(rows)
+        lines += [[name, *line] for line in against_all_rows(digits, repeats)]
         of_thresholds += [[name, *line] for line in by_threshold(digits)]
     header = ["data", "landmarks", "number", "nearest neighbour", "linear", "seconds of transform", "times as fast"]
-    title = f"{given.rows} training rows, {COMPONENTS} components, {given.repeats} seeds"
-    save_table(title, header, lines, given.folder, "basic_patterns")
-    save_table(
-        "Patterns by the threshold",
-        ["data", "threshold", "patterns"],
-        of_thresholds,
-        given.folder,
-        "basic_patterns_thresholds",
-    )
+    title = f"{rows} training rows, {COMPONENTS} components, {repeats} seeds"
+    yield Table(title, header, lines)
+    yield Table("Patterns by the threshold", ["data", "threshold", "patterns"], of_thresholds, "thresholds")

@@ -1,39 +1,31 @@
-"""What the scripts share: their options, where they write, and how a figure is saved."""
+"""What the scripts share: tables, medians, norms, and how figures are saved."""
 
 from __future__ import annotations
 
-import argparse
-import csv
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.results import table
+from benchmarks import results
 from bigkpca import KernelPCA
-from bigkpca.errors import Array, DominantVariableWarning, FewerComponentsWarning, NarrowKernelWarning
+from bigkpca.errors import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def arguments(description: str, argv: Sequence[str] | None, rows: int, repeats: int = 1) -> argparse.Namespace:
-    """The options of every script: rows and repeats are those of the source unless given, fewer to try it out.
+@dataclass(frozen=True)
+class Table(results.Table):
+    """A table of a script, which is written as NAME.csv, or as NAME_suffix.csv beside another one."""
 
-    From here on, what the settings of the sources bring about is not warned of: kernels that are too narrow, columns of
-    different scale, and fewer components than asked for.
-    """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rows", type=int, default=rows, help="rows at most  [%(default)s]")
-    parser.add_argument("--repeats", type=int, default=repeats, help="seeds  [%(default)s]")
-    parser.add_argument("--folder", type=Path, default=Path("build") / "sources", help="where results are written")
-    given = parser.parse_args(argv)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    for kind in (NarrowKernelWarning, DominantVariableWarning, FewerComponentsWarning):
-        warnings.simplefilter("ignore", kind)
-    return given
+    suffix: str = ""
+
+
+Tables = Iterator[Table]  # what a script yields, one after the other
+Lines = Iterator[list[Any]]  # of a table
 
 
 def medians(found: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
@@ -52,6 +44,13 @@ def landmarks_of(fit: KernelPCA) -> Array:
     return fit.landmarks_
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
     """Write NAME.svg; the same figure gives the same bytes."""
     from matplotlib import rc_context
@@ -65,9 +64,7 @@ def save_panels(
 ) -> None:
     """Write NAME.svg: a panel for each title, and in it a line of points (x, y) for each name. `axes` are properties
     of every panel."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1 + 3.2 * len(panels), 3), layout="constrained")
+    figure = new_figure(1 + 3.2 * len(panels), 3)
     for axis, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for label, (x, y) in lines.items():
             axis.plot(x, y, style, markersize=4, label=label)
@@ -75,12 +72,3 @@ def save_panels(
         axis.set_title(title, fontsize=9)
         axis.legend(fontsize=7)
     save_figure(figure, folder, name)
-
-
-def save_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], folder: Path, name: str) -> None:
-    """Print rows under a title and write NAME.csv."""
-    table(title, header, rows)
-    with open(folder / f"{name}.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)

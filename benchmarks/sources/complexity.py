@@ -7,14 +7,14 @@ include what the thesis leaves out: the product of the features with themselves,
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA
 
 COMPONENTS, AXES = 10, 20
@@ -88,33 +88,27 @@ def of_growth(sizes: Sequence[float], costs: Sequence[float]) -> float | None:
     return float(np.log(last / before) / np.log(sizes[-1] / sizes[-2]))
 
 
-def measured(rows: int, repeats: int) -> dict[tuple[str, str], tuple[list[Sizes], list[float]]]:
-    """By what varies and method: the sizes, and the seconds of each."""
-    found = {}
+def measured(rows: int, repeats: int) -> Iterator[tuple[str, str, list[Sizes], list[float]]]:
+    """What varies, the method, the sizes, and the seconds of each."""
     for varies in ("n", "l", "d"):
         for name in METHODS:
-            if name == "exact" and varies == "l":
-                continue
-            sizes = grid(name, rows)[varies]
-            found[varies, name] = sizes, [seconds(name, s, repeats) for s in sizes]
-    return found
+            if name != "exact" or varies != "l":
+                sizes = grid(name, rows)[varies]
+                yield varies, name, sizes, [seconds(name, s, repeats) for s in sizes]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2_048_000, repeats=3)
+def main(rows: int = 2_048_000, repeats: int = 3) -> Tables:
     before = os.getloadavg()[0]
     with threadpool_limits(1):
-        found = measured(given.rows, given.repeats)
+        found = [*measured(rows, repeats)]
     lines = []
-    for (varies, name), (sizes, costs) in found.items():
+    for varies, name, sizes, costs in found:
         at = [getattr(s, varies) for s in sizes]
-        growth, expected = of_growth(at, costs), exponent(at, [counted(name, s) for s in sizes])
+        exponents = of_growth(at, costs), round(exponent(at, [counted(name, s) for s in sizes]), 2) + 0.0
         took = [f"{at[0]} to {at[-1]}", ", ".join(f"{cost:.2f}" for cost in costs)]
-        lines.append(
-            [varies, name, *took, "" if growth is None else f"{growth:.2f}", f"{round(expected, 2) + 0.0:.2f}"]
-        )
+        lines.append([varies, name, *took, *("" if each is None else f"{each:.2f}" for each in exponents)])
     header = ["varies", "method", "sizes", "CPU seconds", "of the growth", "of the count"]
-    middle, load = middle_of(given.rows), (before, os.getloadavg()[0])
+    middle, load = middle_of(rows), (before, os.getloadavg()[0])
     busy = f"load {min(load):.0f} to {max(load):.0f} on {os.cpu_count()} cores"
     title = f"Costs about n = {middle.n}, l = {middle.l}, d = {middle.d}; exact about n / 32; {busy}"
-    save_table(title, header, lines, given.folder, "complexity")
+    yield Table(title, header, lines)

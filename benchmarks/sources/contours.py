@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -45,11 +45,9 @@ def line_of(sigma: float | str, samples: Sequence[tuple[Array, Array]]) -> list[
 
 def draw(X: Array, right: Array, folder: Path) -> None:
     """Contours of the first component, one panel for each sigma."""
-    from matplotlib.figure import Figure
-
     ticks = np.linspace(-2.3, 2.3, 120)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    figure = Figure(figsize=(13, 4.4), layout="constrained")
+    figure = new_figure(13, 4.4)
     for axis, sigma in zip(figure.subplots(1, len(DRAWN)), DRAWN, strict=True):
         y = first_component(X, sigma).transform(grid).reshape(len(ticks), len(ticks))
         axis.contourf(ticks, ticks, y, levels=np.linspace(-1, 1, 16) * np.abs(y).max(), cmap="RdBu_r")
@@ -60,11 +58,10 @@ def draw(X: Array, right: Array, folder: Path) -> None:
     save_figure(figure, folder, "contours")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=200, repeats=30)
-    samples = [two_groups(given.rows, seed) for seed in range(given.repeats)]
+def main(folder: Path, rows: int = 200, repeats: int = 30) -> Tables:
+    samples = [two_groups(rows, seed) for seed in range(repeats)]
     header = ["asked", "sigma", "wrong sides, median", "most", "correlation with x + y"]
-    title = f"First component of two groups, {given.rows} rows, {given.repeats} data sets"
+    title = f"First component of two groups, {rows} rows, {repeats} data sets"
     lines = [line_of(sigma, samples) for sigma in SIGMAS]
-    draw(*samples[0], given.folder)
-    save_table(title, header, lines, given.folder, "contours")
+    draw(*samples[0], folder)
+    yield Table(title, header, lines)

@@ -6,14 +6,15 @@ and the map that is fitted with Gaussian noise. A digit is recognised where the 
 digit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import Lines, Table, Tables, new_figure, save_figure
 from benchmarks.sources.digits import TRAINING_ROWS, first_of_each, mosaic, row_errors, test_digits, training_digits
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
@@ -45,32 +46,27 @@ def answers(train: Array, noisy: dict[str, list[Array]]) -> dict[str, Found]:
             for name, all_seeds in noisy.items():
                 found[name]["PCA", components] = [pca.inverse_transform(pca.transform(rows)) for rows in all_seeds]
         for way in WAYS:
-            fit = KernelPCA(components, sigma=SIGMA, method="exact", preimage=way, noise=DEVIATION, random_state=0).fit(
-                train
-            )
+            options: dict[str, Any] = {"method": "exact", "preimage": way, "noise": DEVIATION, "random_state": 0}
+            fit = KernelPCA(components, sigma=SIGMA, **options).fit(train)
             for name, all_seeds in noisy.items():
                 found[name][way, components] = [fit.denoise(rows) for rows in all_seeds]
     return found
 
 
-def lines_of(noisy: dict[str, list[Array]], found: dict[str, Found], clean: Array, labels: Array) -> list[list[str]]:
+def lines_of(noisy: dict[str, list[Array]], found: dict[str, Found], clean: Array, labels: Array) -> Lines:
     """A line for each noise, way and number of components: error, recognised digits."""
     known, of_known = training_digits(TRAINING_ROWS)
     nearest = KNeighborsClassifier(1).fit(known, of_known)
-    lines = []
     for name, of_noise in found.items():
         for (way, components), all_seeds in [(("with noise", ""), noisy[name]), *of_noise.items()]:
             error = np.mean([row_errors(rows, clean).mean() for rows in all_seeds])
             right = np.mean([nearest.predict(rows) == labels for rows in all_seeds])
-            lines.append([name, way, str(components), f"{error:.4f}", f"{right:.1%}"])
-    return lines
+            yield [name, way, str(components), f"{error:.4f}", f"{right:.1%}"]
 
 
 def draw(clean: Array, noisy: dict[str, list[Array]], found: dict[str, Found], shown: Array, folder: Path) -> None:
     """Pictures for each noise: digits, the same with noise, and every way by the number of components."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 8.6), layout="constrained")
+    figure = new_figure(9.5, 8.6)
     for axis, (name, of_noise) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         ordered = sorted(of_noise, key=lambda key: ("PCA", *WAYS).index(key[0]))
         lines = [clean, noisy[name][0], *(of_noise[key][0] for key in ordered)]
@@ -80,18 +76,15 @@ def draw(clean: Array, noisy: dict[str, list[Array]], found: dict[str, Found], s
     save_figure(figure, folder, "denoising")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=3000)
+def main(folder: Path, rows: int = 3000, repeats: int = 1) -> Tables:
     X, of_rows = training_digits(TRAINING_ROWS)
-    train = X[first_of_each(of_rows, max(1, given.rows // 10))]
+    train = X[first_of_each(of_rows, max(1, rows // 10))]
     X, labels = test_digits(TRAINING_ROWS)
-    chosen = first_of_each(labels, min(50, max(1, given.rows // 10)))
+    chosen = first_of_each(labels, min(50, max(1, rows // 10)))
     clean, labels = X[chosen], labels[chosen]
-    noisy = {
-        name: [add(clean, np.random.default_rng(seed)) for seed in range(given.repeats)] for name, add in NOISES.items()
-    }
+    noisy = {name: [add(clean, np.random.default_rng(seed)) for seed in range(repeats)] for name, add in NOISES.items()}
     found = answers(train, noisy)
     header = ["noise", "pre-image", "components", "mean squared error", "recognised"]
-    title = f"{len(train)} training rows, {len(clean)} test rows, {given.repeats} draws of the noise"
-    save_table(title, header, lines_of(noisy, found, clean, labels), given.folder, "denoising")
-    draw(clean, noisy, found, first_of_each(labels, 1), given.folder)
+    title = f"{len(train)} training rows, {len(clean)} test rows, {repeats} draws of the noise"
+    yield Table(title, header, [*lines_of(noisy, found, clean, labels)])
+    draw(clean, noisy, found, first_of_each(labels, 1), folder)

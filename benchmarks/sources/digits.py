@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import usps, usps_labels
+from benchmarks.data import labels, usps
 from bigkpca import KernelPCA, preimages
 from bigkpca.errors import Array
 
@@ -25,19 +25,19 @@ _BORDER = -0.75  # light grey, between pixels of -1 (white) and 1 (black)
 
 def training_digits(rows: int, digits: Sequence[int] = tuple(range(10))) -> tuple[Array, Array]:
     """The first `rows` training rows of these digits (m, 256), and their labels (m,)."""
-    X, labels = usps()[:TRAINING_ROWS], usps_labels()[:TRAINING_ROWS]
-    wanted = np.flatnonzero(np.isin(labels, digits))[:rows]
-    return X[wanted], labels[wanted]
+    X, y = usps()[:TRAINING_ROWS], labels("USPS")[:TRAINING_ROWS]
+    wanted = np.flatnonzero(np.isin(y, digits))[:rows]
+    return X[wanted], y[wanted]
 
 
 def test_digits(rows: int) -> tuple[Array, Array]:
     """The first `rows` test rows, and their labels."""
-    return usps()[TRAINING_ROWS:][:rows], usps_labels()[TRAINING_ROWS:][:rows]
+    return usps()[TRAINING_ROWS:][:rows], labels("USPS")[TRAINING_ROWS:][:rows]
 
 
-def first_of_each(labels: Array, count: int) -> Array:
-    """Row numbers of the first `count` rows of every label, label by label."""
-    return np.concatenate([np.flatnonzero(labels == label)[:count] for label in np.unique(labels)])
+def first_of_each(y: Array, count: int) -> Array:
+    """Row numbers of the first `count` rows of every label in y (n,), label by label."""
+    return np.concatenate([np.flatnonzero(y == label)[:count] for label in np.unique(y)])
 
 
 def row_errors(found: Array, clean: Array) -> Array:
@@ -45,9 +45,9 @@ def row_errors(found: Array, clean: Array) -> Array:
     return np.asarray(np.mean((found.astype(np.float64) - clean) ** 2, axis=1))
 
 
-def same_digit(found: Array, labels: Array, known: Array, of_known: Array) -> Array:
+def same_digit(found: Array, y: Array, known: Array, of_known: Array) -> Array:
     """Whether the known row nearest to each found row shows the digit that it should, (m,)."""
-    return np.asarray(KNeighborsClassifier(1).fit(known, of_known).predict(found) == labels)
+    return np.asarray(KNeighborsClassifier(1).fit(known, of_known).predict(found) == y)
 
 
 def thesis_start(X: Array, count: int, rng: np.random.Generator) -> Array:

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.spatial.distance import pdist, squareform
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.common import SHARED
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.data import SHARED
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -69,9 +69,8 @@ def accuracies(Y: Array, labels: Array) -> list[str]:
     return [f"{np.mean(found):.1%}" for found in (labels[other] == labels, apart.argmin(axis=1) == own)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=106)
-    sequences, labels = promoters(given.rows)
+def main(rows: int = 106) -> Tables:
+    sequences, labels = promoters(rows)
     fit, words = fitted(LECTURE)
     lines = [["the lecture's words", str(fit.n_components_), f"{farthest_off(LECTURE, words):.1e}", "", "", ""]]
     for name, K in {"equal letters": equal_letters(sequences), "words of three": common_words(sequences)}.items():
@@ -81,4 +80,4 @@ def main(argv: Sequence[str] | None = None) -> None:
             share = f"{fit.explained_variance_ratio_[:components].sum():.1%}"
             lines.append([name, str(components), apart, share, *accuracies(Y[:, :components], labels)])
     header = ["similarity", "components", "distances off by", "variance", "nearest neighbour", "nearest mean"]
-    save_table(f"Similarities of DNA, {len(labels)} sequences", header, lines, given.folder, "dna_similarities")
+    yield Table(f"Similarities of DNA, {len(labels)} sequences", header, lines)

@@ -4,17 +4,17 @@
 all rows, with their errata corrected and probability 0.95. The certificate bounds |E| from sampled rows with
 probability 0.95, and |E|_F by tr(E). E = K - C W+ C' is not cut to a rank. (I - P) K = (I - P) E, so that the bound of
 |E| holds for columns too. More tables: the coherence of leading eigenvectors with the columns that Theorem 2 asks for,
-and the least l at which each bound says anything.
+and the least l at which each bound says anything. In the code, l is `size`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from benchmarks.sources.common import arguments, landmarks_of, save_table
+from benchmarks.sources.common import Lines, Table, Tables, landmarks_of
 from benchmarks.sources.example1 import SHARES, SIGMA, exact, two_discs
 from bigkpca import KernelPCA, arrays, kernels, methods
 from bigkpca.errors import Array
@@ -32,38 +32,38 @@ def largest(apply: Callable[[Array], Array], n: int) -> float:
     return float(eigsh(operator, k=1, which="LA", tol=1e-6, v0=np.ones(n), return_eigenvectors=False)[0])
 
 
-def spread(n: int, l: int, distance: float) -> float:  # noqa: E741
+def spread(n: int, size: int, distance: float) -> float:
     """Kumar's bracket: 1 and what the draw adds with probability DELTA, K_max being 1."""
-    beta = 1 - 1 / (2 * max(l, n - l))
-    return 1 + float(np.sqrt((n - l) / (n - 0.5) / beta * np.log(1 / DELTA))) * distance
+    beta = 1 - 1 / (2 * max(size, n - size))
+    return 1 + float(np.sqrt((n - size) / (n - 0.5) / beta * np.log(1 / DELTA))) * distance
 
 
-def kumar_spectral(n: int, l: int, beyond: float, distance: float) -> float:  # noqa: E741
+def kumar_spectral(n: int, size: int, beyond: float, distance: float) -> float:
     """Of |E|; beyond = lambda_(l+1)."""
-    return beyond + 2 * n / np.sqrt(l) * spread(n, l, distance)
+    return beyond + 2 * n / np.sqrt(size) * spread(n, size, distance)
 
 
-def kumar_frobenius(n: int, l: int, beyond: float, distance: float) -> float:  # noqa: E741
+def kumar_frobenius(n: int, size: int, beyond: float, distance: float) -> float:
     """Of |E|_F for k = l; beyond = |K - K_l|_F."""
-    return beyond + float(64**0.25 * n * np.sqrt(spread(n, l, distance)))
+    return beyond + float(64**0.25 * n * np.sqrt(spread(n, size, distance)))
 
 
-def columns_bound(n: int, l: int, longest: float) -> float:  # noqa: E741
+def columns_bound(n: int, size: int, longest: float) -> float:
     """(36), of |KK' - (n/l) CC'|_F; longest is the largest norm of a column."""
-    return float((1 + np.sqrt(np.log(2 / DELTA) * (1 - l / n))) * n / np.sqrt(l) * longest**2)
+    return float((1 + np.sqrt(np.log(2 / DELTA) * (1 - size / n))) * n / np.sqrt(size) * longest**2)
 
 
-def hoeffding(l: int, divisor: float, pairs: float = 1) -> float:  # noqa: E741
+def hoeffding(size: int, divisor: float, pairs: float = 1) -> float:
     """epsilon at which 2 pairs exp(-l epsilon² / divisor) is DELTA."""
-    return float(np.sqrt(divisor * np.log(2 * pairs / DELTA) / l))
+    return float(np.sqrt(divisor * np.log(2 * pairs / DELTA) / size))
 
 
-def uniformly(l: int, factor: float, divisor: float, d: int, diameter: float) -> float:  # noqa: E741
+def uniformly(size: int, factor: float, divisor: float, d: int, diameter: float) -> float:
     """epsilon at which (55), factor (sigma_p diameter / epsilon)² exp(-l epsilon² / (divisor (d + 2))), is DELTA."""
     of_kernel = np.sqrt(d) / SIGMA * diameter
 
     def excess(epsilon: float) -> float:
-        log_bound = np.log(factor) + 2 * np.log(of_kernel / epsilon) - l * epsilon**2 / (divisor * (d + 2))
+        log_bound = np.log(factor) + 2 * np.log(of_kernel / epsilon) - size * epsilon**2 / (divisor * (d + 2))
         return float(log_bound - np.log(DELTA))
 
     return float(brentq(excess, 1e-6, 1e6))
@@ -81,17 +81,17 @@ class Example:
         self.diameter = float(SIGMA * np.sqrt(-2 * np.log(least)))  # of the rows, by the smallest kernel value
         self.in_features = float(np.sqrt(2 - 2 * least))
 
-    def beyond(self, l: int) -> tuple[float, float]:  # noqa: E741
+    def beyond(self, size: int) -> tuple[float, float]:
         """|K - K_l| and |K - K_l|_F; where l is more than the eigenvalues known, at least 0."""
-        if l >= len(self.eigenvalues):
+        if size >= len(self.eigenvalues):
             return 0.0, 0.0
-        rest = np.linalg.norm(self.K) ** 2 - np.sum(self.eigenvalues[:l] ** 2)
-        return float(self.eigenvalues[l]), float(np.sqrt(rest))
+        rest = np.linalg.norm(self.K) ** 2 - np.sum(self.eigenvalues[:size] ** 2)
+        return float(self.eigenvalues[size]), float(np.sqrt(rest))
 
-    def landmarks(self, l: int) -> dict[str, Line]:  # noqa: E741
+    def landmarks(self, size: int) -> dict[str, Line]:
         """What is bounded of Nyström and columns, by the same landmarks."""
         n, K = self.n, self.K
-        options: dict[str, Any] = {"landmarks": "uniform", "size": l, "center": False, "dtype": "float64"}
+        options: dict[str, Any] = {"landmarks": "uniform", "size": size, "center": False, "dtype": "float64"}
         fit = KernelPCA(2, sigma=SIGMA, random_state=self.seed, **options).fit(self.X)
         certificate, S, kernel = fit.certificate_, landmarks_of(fit), kernels.Gaussian(SIGMA)
         C, W = kernel(self.X, S), kernel.gram(S)
@@ -102,94 +102,78 @@ class Example:
             return np.asarray(v - Q @ (Q.T @ v))
 
         error = largest(lambda v: K @ v - Z.T @ (Z @ v), n)
-        frobenius = np.sqrt(np.linalg.norm(K) ** 2 - 2 * np.sum(Z * (Z @ K)) + np.linalg.norm(Z @ Z.T) ** 2)
-        projected = np.sqrt(largest(lambda v: outside(K @ (K @ outside(v))), n))
-        spectral, rest = self.beyond(l)
-        of_columns = columns_bound(n, l, self.longest)
+        square = np.linalg.norm(K) ** 2 - 2 * np.sum(Z * (Z @ K)) + np.linalg.norm(Z @ Z.T) ** 2
+        frobenius, projected = float(np.sqrt(square)), largest(lambda v: outside(K @ (K @ outside(v))), n) ** 0.5
+        spectral, rest = self.beyond(size)
+        of_columns = columns_bound(n, size, self.longest)
         likely, norm = float(certificate.missed[0] * fit.eigenvalues_[0]), float(self.eigenvalues[0])
-
+        whole, trace = float(np.linalg.norm(K)), certificate.unexplained * n  # tr(E), since tr(K) = n
         return {
-            "Nyström, |E|": (error, likely, kumar_spectral(n, l, spectral, self.in_features), norm),
-            "Nyström, |E|_F": (
-                float(frobenius),
-                certificate.unexplained * self.n,  # tr(K)
-                kumar_frobenius(n, l, rest, self.in_features),
-                float(np.linalg.norm(K)),
-            ),
-            "columns, |K - PK|": (float(projected), likely, float(np.sqrt(of_columns)), norm),
+            "Nyström, |E|": (error, likely, kumar_spectral(n, size, spectral, self.in_features), norm),
+            "Nyström, |E|_F": (frobenius, trace, kumar_frobenius(n, size, rest, self.in_features), whole),
+            "columns, |K - PK|": (projected, likely, of_columns**0.5, norm),
         }
 
-    def features(self, l: int) -> dict[str, Line]:  # noqa: E741
+    def features(self, size: int) -> dict[str, Line]:
         """What is bounded of random features."""
         method = methods.RandomFeatures(form="phase")
-        fit = KernelPCA(2, sigma=SIGMA, method=method, size=l, center=False, random_state=self.seed).fit(self.X)
+        fit = KernelPCA(2, sigma=SIGMA, method=method, size=size, center=False, random_state=self.seed).fit(self.X)
         Z = arrays.feature_map(fit.model_, self.X).compute().astype(np.float64)
         pieces = [slice(start, start + BLOCK) for start in range(0, self.n, BLOCK)]
         most = max(float(np.abs(Z[piece] @ Z.T - self.K[piece]).max()) for piece in pieces)
         first, second = np.random.default_rng(self.seed).integers(0, self.n, (2, 200_000))
         one = np.quantile(np.abs(np.sum(Z[first] * Z[second], axis=1) - self.K[first, second]), 1 - DELTA)
         pairs = self.n * (self.n + 1) / 2
-        of_all = uniformly(l, *FOR_PHASES, self.d, self.diameter)
         return {
-            "RFF, a pair, (54)": (float(one), None, hoeffding(l, 8), 3.0),
-            "RFF, all pairs, (54) for each": (most, None, hoeffding(l, 8, pairs), 3.0),
-            "RFF, all pairs, (55)": (most, None, of_all, 3.0),
+            "RFF, a pair, (54)": (float(one), None, hoeffding(size, 8), 3.0),
+            "RFF, all pairs, (54) for each": (most, None, hoeffding(size, 8, pairs), 3.0),
+            "RFF, all pairs, (55)": (most, None, self.of_all_pairs(size), 3.0),
         }
+
+    def of_all_pairs(self, size: int) -> float:
+        """The bound (55)."""
+        return uniformly(size, *FOR_PHASES, self.d, self.diameter)
 
     def coherence(self, r: int) -> list[float]:
         """sqrt(n) max |u|, and both numbers of columns that Theorem 2 asks for."""
         coherence = np.sqrt(self.n) * np.abs(self.U[:, :r]).max()
         return [coherence, *(r * coherence**2 * np.log(x) for x in (r, 3 / DELTA))]
 
-    def least(self) -> list[list[str]]:
+    def least(self) -> Lines:
         """The least l at which bounds of norms are below |K|, and those of random features below 0.1."""
         n, norm = self.n, float(self.eigenvalues[0])
-        sizes = np.unique(np.geomspace(1, n, 2000).astype(int))
-        many = np.geomspace(1, 1e9, 5000)
-
-        def spectral(l: int) -> float:  # noqa: E741
-            return kumar_spectral(n, l, 0, self.in_features)
-
-        def projected(l: int) -> float:  # noqa: E741
-            return float(np.sqrt(columns_bound(n, l, self.longest)))
-
-        def of_all(l: int) -> float:  # noqa: E741
-            return uniformly(l, *FOR_PHASES, self.d, self.diameter)
-
-        lines = []
-        for name, bound, tried, what, below in (
-            ("Nyström, |E|", spectral, sizes, "|K|", norm),
-            ("columns, |K - PK|", projected, sizes, "|K|", norm),
-            ("RFF, a pair, (54)", lambda l: hoeffding(l, 8), many, "0.1", 0.1),  # noqa: E741
-            ("RFF, all pairs, (55)", of_all, many, "0.1", 0.1),
-        ):
+        sizes, many = np.unique(np.geomspace(1, n, 2000).astype(int)), np.geomspace(1, 1e9, 5000).astype(int)
+        bounds: dict[str, tuple[Callable[[int], float], Array, str, float]] = {
+            "Nyström, |E|": (lambda size: kumar_spectral(n, size, 0, self.in_features), sizes, "|K|", norm),
+            "columns, |K - PK|": (lambda size: columns_bound(n, size, self.longest) ** 0.5, sizes, "|K|", norm),
+            "RFF, a pair, (54)": (lambda size: hoeffding(size, 8), many, "0.1", 0.1),
+            "RFF, all pairs, (55)": (self.of_all_pairs, many, "0.1", 0.1),
+        }
+        for name, (bound, tried, what, below) in bounds.items():
             found = next((int(size) for size in tried if bound(int(size)) < below), None)
-            lines.append([name, what, "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)])
-        return lines
+            yield [name, what, "none" if found is None else f"{found:.3g}" if found > 1e5 else str(found)]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
-    sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
+def main(rows: int = 5000, repeats: int = 3) -> Tables:
+    sizes = [max(round(rows * share / 2) * 2, 8) for share in SHARES]
     lines: dict[tuple[int, str], list[Line]] = {}
     coherent: dict[int, list[list[float]]] = {r: [] for r in RANKS}
-    for seed in range(given.repeats):
-        example = Example(given.rows, seed)
-        for l in sizes:  # noqa: E741
-            for what, line in {**example.landmarks(l), **example.features(l)}.items():
-                lines.setdefault((l, what), []).append(line)
+    for seed in range(repeats):
+        example = Example(rows, seed)
+        for size in sizes:
+            for what, line in {**example.landmarks(size), **example.features(size)}.items():
+                lines.setdefault((size, what), []).append(line)
         for r in RANKS:
             coherent[r].append(example.coherence(r))
-    found = {
-        key: [None if each[0] is None else float(np.median(each)) for each in zip(*all_seeds, strict=True)]
-        for key, all_seeds in lines.items()
-    }
+    cells = []
+    for (size, what), all_seeds in lines.items():
+        middle = (None if each[0] is None else np.median(each) for each in zip(*all_seeds, strict=True))
+        cells.append([str(size), what, *("" if x is None else f"{x:.4g}" for x in middle)])
     header = ["l", "what", "found", "certificate", "bound", "known anyway"]
-    cells = [[str(l), what, *("" if x is None else f"{x:.4g}" for x in line)] for (l, what), line in found.items()]  # noqa: E741
-    title = f"Errors and their bounds, {given.rows} rows, {given.repeats} data sets, probability {1 - DELTA:g}"
-    save_table(title, header, cells, given.folder, "error_bounds")
+    title = f"Errors and their bounds, {rows} rows, {repeats} data sets, probability {1 - DELTA:g}"
+    yield Table(title, header, cells)
     shown = [[str(r), *(f"{x:.4g}" for x in np.median(each, axis=0))] for r, each in coherent.items()]
     header = ["r", "coherence", "columns by log r", "columns by log 3/delta"]
-    save_table(f"Coherence and Theorem 2, n = {given.rows}", header, shown, given.folder, "error_bounds_coherence")
+    yield Table(f"Coherence and Theorem 2, n = {rows}", header, shown, "coherence")
     header = ["bound", "below", "from l ="]
-    save_table("Least l at which a bound says something", header, example.least(), given.folder, "error_bounds_least")
+    yield Table("Least l at which a bound says something", header, [*example.least()], "least")

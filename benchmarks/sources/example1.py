@@ -7,12 +7,14 @@ Nyström's u^ as its formula gives it, which is not of unit norm.
 """
 
 from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.example1_claims import Found, verdicts
 from bigkpca import KernelPCA, arrays, kernels, measures, methods
 from bigkpca.errors import Array
@@ -137,33 +139,26 @@ def repetition(rows: int, sizes: Sequence[int], seed: int) -> tuple[list[float],
     return [*of_exact, exact_alpha(X), printed_alpha(X)], found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000, repeats=30)
-    sizes = [max(round(given.rows * share / 2) * 2, 8) for share in SHARES]
-    each = [repetition(given.rows, sizes, seed) for seed in range(given.repeats)]
+def main(folder: Path, rows: int = 5000, repeats: int = 30) -> Tables:
+    sizes = [max(round(rows * share / 2) * 2, 8) for share in SHARES]
+    each = [repetition(rows, sizes, seed) for seed in range(repeats)]
     what = ["lambda_1", "lambda_2", f"|K - K_{RANK}|_F", "misclassified by u2", "alpha, exact", "alpha, as printed"]
     lines = [
         [name, *(f"{f(values):.2f}" for f in (np.median, min, max)), THESIS.get(name, "")]
         for name, values in zip(what, np.transpose([of_exact for of_exact, _ in each]), strict=True)
     ]
-    title = f"Example 1, {given.rows} rows, {given.repeats} data sets, K itself"
-    save_table(title, ["", "median", "least", "most", "thesis"], lines, given.folder, "example1_exact")
+    title = f"Example 1, {rows} rows, {repeats} data sets, K itself"
+    yield Table(title, ["", "median", "least", "most", "thesis"], lines, "exact")
     found = Found(np.array([of_methods for _, of_methods in each]), tuple(METHODS), MEASURES)
     medians = np.median(found.values, axis=0)
-    lines = [
-        [str(size), name, *map(_shown, line)]
-        for size, of_size in zip(sizes, medians, strict=True)
-        for name, line in zip(METHODS, of_size, strict=True)
-    ]
-    save_table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines, given.folder, "example1")
-    save_table(
-        "What the thesis says", ["figure", "the thesis says", "holds"], verdicts(found), given.folder, "example1_claims"
-    )
-    panels = {
-        measure: {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
-        for i, measure in enumerate(MEASURES)
-    }
-    save_panels(panels, given.folder, "example1", xlabel="l")
+    of_settings = zip(product(sizes, METHODS), medians.reshape(-1, len(MEASURES)), strict=True)
+    lines = [[str(size), name, *map(_shown, line)] for (size, name), line in of_settings]
+    yield Table(f"Medians; rank {RANK}", ["l", "method", *MEASURES], lines)
+    yield Table("What the thesis says", ["figure", "the thesis says", "holds"], [*verdicts(found)], "claims")
+    panels = {}
+    for i, measure in enumerate(MEASURES):
+        panels[measure] = {name: (sizes, medians[:, j, i]) for j, name in enumerate(METHODS)}
+    save_panels(panels, folder, "example1", xlabel="l")
 
 
 def _shown(value: float) -> str:

@@ -2,7 +2,7 @@
 it does not say.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,11 +108,9 @@ CLAIMS: tuple[tuple[int, str, Check], ...] = (
 )
 
 
-def verdicts(found: Found) -> list[list[str]]:
+def verdicts(found: Found) -> Iterator[list[str]]:
     """Figure, sentence, and whether it holds, or at how many of the sizes or steps."""
-    lines = []
     for figure, sentence, check in CLAIMS:
         holds = check(found)
         said = "yes" if holds.all() else "no" if not holds.any() else f"{holds.sum()} of {len(holds)}"
-        lines.append([f"Fig. {figure}", sentence, said])
-    return lines
+        yield [f"Fig. {figure}", sentence, said]

@@ -5,14 +5,14 @@ kernel, but with the mean in feature space. Its measure is |x^ - x^_exact|_1. Al
 "Own pre-image" is `inverse_transform` of the method with its defaults.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Lines, Table, Tables, save_panels
 from benchmarks.sources.digits import (
     THESIS_FORM,
     TRAINING_ROWS,
@@ -83,7 +83,7 @@ def distances(found: Array, exact: Array) -> Array:
     return np.asarray(np.abs(found.astype(np.float64) - exact).sum(axis=1))
 
 
-def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) -> dict[str, Array]:
+def part_one(reference: Reference, labels: Array, repeats: int) -> Generator[Table, None, dict[str, Array]]:
     """Table and pictures of Figure 22; the distances of all seeds, by method."""
     X = reference.X
     rows, size = first_of_each(labels, 10), max(2 * round(SHARE * len(X) / 2), FEWER)
@@ -94,25 +94,25 @@ def part_one(reference: Reference, labels: Array, repeats: int, folder: Path) ->
         fit = KernelPCA(COMPONENTS, sigma=SIGMA, size=size, preimage=FIXED_POINT, random_state=seed).fit(X)
         return fit.inverse_transform(fit.transform(X[rows]))
 
-    found = {
-        name: [reference.of(options, size, COMPONENTS, seed, rows, start) for seed in range(repeats)]
-        for name, options in METHODS.items()
-    }
+    found = {"exact kernel PCA": [exact]}
+    for name, options in METHODS.items():
+        found[name] = [reference.of(options, size, COMPONENTS, seed, rows, start) for seed in range(repeats)]
     found["Nyström, own pre-image"] = [own_way(seed) for seed in range(repeats)]
-    lines = []
-    for name, all_seeds in {"exact kernel PCA": [exact], **found}.items():
-        far = np.array([distances(each, exact) for each in all_seeds])
+    lines, far = [], {}
+    for name, all_seeds in found.items():
+        far[name] = np.array([distances(each, exact) for each in all_seeds])
         errors = [row_errors(each, X[rows]).mean() for each in all_seeds]
         kept = [same_digit(each, labels[rows], X, labels).mean() for each in all_seeds]
-        quartiles = np.percentile(far, [25, 50, 75])
-        lines.append([name, *(f"{value:.1f}" for value in quartiles), f"{np.mean(errors):.4f}", f"{np.mean(kept):.1%}"])
+        quartiles = (f"{value:.1f}" for value in np.percentile(far[name], [25, 50, 75]))
+        lines.append([name, *quartiles, f"{np.mean(errors):.4f}", f"{np.mean(kept):.1%}"])
     header = ["method", "|x^ - x^_exact|_1, lower quartile", "median", "upper", "mean squared error", "digit kept"]
-    title = f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds"
-    save_table(title, header, lines, folder, "example2")
-    return {name: np.array([distances(each, exact) for each in all_seeds]) for name, all_seeds in found.items()}
+    yield Table(f"l = {size} of {len(X)} rows, {COMPONENTS} components, {repeats} seeds", header, lines)
+    return far
 
 
-def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) -> dict[tuple[float, str], Array]:
+def part_two(
+    reference: Reference, labels: Array, repeats: int, folder: Path
+) -> Generator[Table, None, dict[tuple[float, str], Array]]:
     """Table and box plots of Figure 23; distances of all seeds and rows, by share and method."""
     zeros = np.flatnonzero(labels == 0)
     rows = np.sort(np.random.default_rng(0).choice(zeros, min(ZEROS, len(zeros)), replace=False))
@@ -132,7 +132,7 @@ def part_two(reference: Reference, labels: Array, repeats: int, folder: Path) ->
     ]
     header = ["l", "method", "seeds", "lower quartile", "median", "upper quartile", "largest"]
     title = f"|x^ - x^_exact|_1 of {len(rows)} zeros, {FEWER} components, {len(reference.X)} rows"
-    save_table(title, header, lines, folder, "example2_rff")
+    yield Table(title, header, lines, "rff")
     shown = {name: (SHARES, [np.median(found[share, name]) for share in SHARES]) for name in several}
     save_panels({"distance to the exact pre-image": shown}, folder, "example2", xlabel="l / n")
     back = {way.mean_term: _from_anywhere(reference, rows, way) for way in (FIXED_POINT, THESIS_FORM)}
@@ -150,25 +150,22 @@ def _from_anywhere(reference: Reference, rows: Array, way: preimages.FixedPoint)
     return until_converged(decode, reference.X, len(rows))
 
 
-def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> list[list[str]]:
+def orderings(found: dict[Any, Array], pairs: Sequence[tuple[Any, Any]]) -> Lines:
     """For each pair its medians, and the number of seeds in which that of the first is smaller."""
-    lines = []
     for pair in pairs:
         first, second = (found[key] for key in pair)
         seeds = np.sum(np.median(first, axis=1) < np.median(second, axis=1))
         names = [key if isinstance(key, str) else f"{key[1]}, l = {key[0]:.0%}" for key in pair]
-        lines.append([*names, f"{np.median(first):.1f}", f"{np.median(second):.1f}", f"{seeds} of {len(first)}"])
-    return lines
+        yield [*names, f"{np.median(first):.1f}", f"{np.median(second):.1f}", f"{seeds} of {len(first)}"]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS, repeats=5)
-    X, labels = training_digits(given.rows)
-    reference = Reference(X, given.folder)
-    one = part_one(reference, labels, given.repeats, given.folder)
-    two = part_two(reference, labels, given.repeats, given.folder)
+def main(folder: Path, rows: int = TRAINING_ROWS, repeats: int = 5) -> Tables:
+    X, labels = training_digits(rows)
+    reference = Reference(X, folder)
+    one = yield from part_one(reference, labels, repeats)
+    two = yield from part_two(reference, labels, repeats, folder)
     names = list(METHODS)[:4]
-    lines = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
-    lines += orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
+    of_one = orderings(one, [*((name, names[0]) for name in names[1:]), (names[3], names[2])])
+    of_two = orderings(two, [((share, name), (share, "RFF")) for share, name in two if name != "RFF"])
     header = ["nearer", "farther", "median", "median of the farther", "seeds in which it is nearer"]
-    save_table("Orderings", header, lines, given.folder, "example2_orderings")
+    yield Table("Orderings", header, [*of_one, *of_two], "orderings")

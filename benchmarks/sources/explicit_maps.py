@@ -4,17 +4,18 @@ For each: components that are not zero, how far eigenvalues and distances betwee
 part of them; and the share of rows of two rings that a linear classifier separates, before and after.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import factorial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -102,13 +103,10 @@ def line(case: Case) -> list[str]:
     return [*counts, f"{apart:.1e}", f"{distances:.1e}", f"{before:.0%}", f"{after:.0%}"]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=400)
-    every = cases(given.rows)
+def main(folder: Path, rows: int = 400) -> Tables:
+    every = cases(rows)
     header = ["map", "dimensions", "components", "eigenvalues", "distances", "told apart: rows", "scores"]
-    save_table(
-        f"Kernels against maps, {given.rows} rows", header, list(map(line, every)), given.folder, "explicit_maps"
-    )
+    yield Table(f"Kernels against maps, {rows} rows", header, list(map(line, every)))
     rings = every[0]
     Y = KernelPCA(3, kernel=rings.kernel, method="exact", dtype="float64").fit_transform(rings.rows)
     height = int(np.abs([np.corrcoef(y, rings.labels)[0, 1] for y in Y.T]).argmax())
@@ -116,4 +114,4 @@ def main(argv: Sequence[str] | None = None) -> None:
     panels = {
         title: {f"ring {label + 1}": view[rings.labels == label].T for label in (0, 1)} for title, view in views.items()
     }
-    save_panels(panels, given.folder, "explicit_maps", ".")
+    save_panels(panels, folder, "explicit_maps", ".")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import Table, Tables
 from benchmarks.sources.example1 import (
     AXES,
     METHODS,
@@ -51,15 +51,14 @@ def errors(rows: int, sizes: Sequence[int], seed: int) -> tuple[Array, Array]:
     return np.array([[of(name, size) for size in sizes] for name in SHOWN]), np.array(ends) / norm
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000, repeats=3)
-    sizes = [round(given.rows * share) for share in SHARES]
-    each = [errors(given.rows, sizes, seed) for seed in range(given.repeats)]
+def main(rows: int = 5000, repeats: int = 3) -> Tables:
+    sizes = [round(rows * share) for share in SHARES]
+    each = [errors(rows, sizes, seed) for seed in range(repeats)]
     found = np.median([one for one, _ in each], axis=0)
     ends = np.median([end for _, end in each], axis=0)
     lines = [
         [name, *(f"{error:.4f}, {wrong:.0f}" for error, wrong in values), f"{end:.4f}"]
         for name, values, end in zip(SHOWN, found, ends, strict=True)
     ]
-    title = f"Relative error of K and rows misclassified by u2, {given.rows} rows, medians of {given.repeats} data sets"
-    save_table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines, given.folder, "large_sizes")
+    title = f"Relative error of K and rows misclassified by u2, {rows} rows, medians of {repeats} data sets"
+    yield Table(title, ["method", *(f"l = {size}" for size in sizes), "tends to"], lines)

@@ -4,14 +4,12 @@ The truncated singular value decomposition is uncentred kernel PCA of the rows w
 S_k, eigenvalues S_k², and the rows they stand for are A_k. The pictures are those of scikit-learn.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_sample_image
 
-from benchmarks.sources.common import arguments, relative, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, relative, save_figure
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -30,17 +28,9 @@ def truncated(A: Array, rank: int) -> Array:
     return (left[:, :rank] * values[:rank]) @ right[:rank]
 
 
-def compared(name: str, A: Array, rank: int) -> tuple[list[Any], Array]:
-    """A line of the table, and the approximation."""
-    found, best = approximated(A, rank), truncated(A, rank)
-    return [name, rank, relative(found, A), relative(best, A), relative(found, best)], found
-
-
 def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
     """One line of titled pictures for each name."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 4.6), layout="constrained")
+    figure = new_figure(12, 4.6)
     for axes, line in zip(figure.subplots(len(pictures), 1 + len(RANKS)), pictures.values(), strict=True):
         for axis, (title, picture) in zip(axes, line, strict=False):
             axis.imshow(picture, cmap="gray", vmin=0, vmax=1)
@@ -49,17 +39,16 @@ def draw(pictures: dict[str, list[tuple[str, Array]]], folder: Path) -> None:
     save_figure(figure, folder, "low_rank_image")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=427)
+def main(folder: Path, rows: int = 427) -> Tables:
     lines, pictures = [], {}
     for name, file in PICTURES.items():
-        A = load_sample_image(file)[: given.rows].mean(axis=2) / 255
+        A = load_sample_image(file)[:rows].mean(axis=2) / 255
         pictures[name] = [(f"{name}: rank {np.linalg.matrix_rank(A)}", A)]
         for rank in (rank for rank in RANKS if rank < len(A)):
-            line, found = compared(name, A, rank)
-            lines.append(line)
-            pictures[name].append((f"rank {rank}: error {line[2]:.1%}", found))
+            found, best = approximated(A, rank), truncated(A, rank)
+            lines.append([name, rank, relative(found, A), relative(best, A), relative(found, best)])
+            pictures[name].append((f"rank {rank}: error {relative(found, A):.1%}", found))
     header = ["picture", "rank", "error", "error of the SVD", "difference of the two"]
     title = f"Pictures of {len(A)} × {A.shape[1]} pixels"
-    save_table(title, header, lines, given.folder, "low_rank_image")
-    draw(pictures, given.folder)
+    yield Table(title, header, lines)
+    draw(pictures, folder)

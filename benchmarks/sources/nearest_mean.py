@@ -6,13 +6,13 @@ Kernel PCA that is not cut keeps differences of these distances; what scores lea
 every class. The first table holds both against each other; the second has the accuracy of each kernel.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Lines, Table, Tables, save_panels
 from benchmarks.sources.digits import TRAINING_ROWS, test_digits, training_digits
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
@@ -43,20 +43,15 @@ def accuracy(kernel: kernels.Kernel, X: Array, labels: Array, new: Array, of_new
     return float(np.mean(np.unique(labels)[nearest] == of_new))
 
 
-def means_of(Y: Array, labels: Array) -> Array:
-    return np.stack([Y[labels == label].mean(axis=0) for label in np.unique(labels)])
-
-
-def comparison(X: Array, labels: Array, new: Array) -> list[list[str]]:
+def comparison(X: Array, labels: Array, new: Array) -> Lines:
     """For each kernel: components, and the largest difference of squared distances by kernels and by scores."""
-    lines = []
     for name, kernel in KERNELS.items():
         fit = KernelPCA(None, kernel=kernel, method="exact", dtype="float64").fit(X)
-        means = means_of(fit.transform(X), labels)
+        Y = fit.transform(X)
+        means = np.stack([Y[labels == label].mean(axis=0) for label in np.unique(labels)])
         found = pairwise_distances(fit.transform(new), means) ** 2 + fit.residual(new)[:, None]
         direct = squared_distances(kernel, X, labels, new)
-        lines.append([name, str(fit.n_components_), f"{np.abs(found - direct).max() / direct.max():.1e}"])
-    return lines
+        yield [name, str(fit.n_components_), f"{np.abs(found - direct).max() / direct.max():.1e}"]
 
 
 def two_classes(apart: bool, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -79,23 +74,22 @@ def situations() -> list[tuple[str, Array, Array, kernels.Kernel]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=TRAINING_ROWS)
-    X, labels = training_digits(given.rows)
-    new, of_new = test_digits(given.rows)
+def main(folder: Path, rows: int = TRAINING_ROWS) -> Tables:
+    X, labels = training_digits(rows)
+    new, of_new = test_digits(rows)
     few = min(COMPARED, len(X))
-    lines = comparison(X[:few], labels[:few], new[:500])
+    lines = [*comparison(X[:few], labels[:few], new[:500])]
     header = ["kernel", "components", "largest difference, relative"]
-    save_table(f"Nearest mean, {few} rows, uncut", header, lines, given.folder, "nearest_mean_equality")
+    yield Table(f"Nearest mean, {few} rows, uncut", header, lines, "equality")
     uncut = {name: accuracy(kernel, X, labels, new, of_new) for name, kernel in KERNELS.items()}
     pixels = float(NearestCentroid().fit(X, labels).score(new, of_new))
     lines = [[name, f"{share:.2%}"] for name, share in {"pixels": pixels, **uncut}.items()]
     title = f"Accuracy on {len(new)} test digits, {len(X)} training rows"
-    save_table(title, ["kernel", "accuracy"], lines, given.folder, "nearest_mean")
+    yield Table(title, ["kernel", "accuracy"], lines)
     lines = [[title, f"{accuracy(kernel, X, y, X, y):.1%}"] for title, X, y, kernel in situations()]
-    save_table("The notes' situations", ["situation", "right"], lines, given.folder, "nearest_mean_situations")
+    yield Table("The notes' situations", ["situation", "right"], lines, "situations")
     panels = {
         f"{title}: {line[1]}": {"class 1": X[y == 0].T, "class 2": X[y == 1].T}
         for line, (title, X, y, _) in zip(lines, situations(), strict=True)
     }
-    save_panels(panels, given.folder, "nearest_mean", ".", aspect="equal")
+    save_panels(panels, folder, "nearest_mean", ".", aspect="equal")

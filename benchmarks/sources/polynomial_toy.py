@@ -4,13 +4,12 @@ x is uniform on (-1, 1), y = x² + noise of deviation 0.2, the kernel <x, y>^deg
 the listing's centring, K - 2 1K + 1K1 with 1 a matrix of ones, makes of its own rows, with noise 0.1 and x on a grid.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import Table, Tables, new_figure, save_figure
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -49,11 +48,9 @@ def listings(rows: int, seed: int) -> tuple[Array, int, Array]:
 
 def draw(X: Array, folder: Path) -> None:
     """Rows and lines of equal value: a line of panels for each component, a column for each degree."""
-    from matplotlib.figure import Figure
-
     across, up = np.linspace(-1.1, 1.1, 100), np.linspace(-0.6, 1.6, 100)
     grid = np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
-    figure = Figure(figsize=(12, 9), layout="constrained")
+    figure = new_figure(12, 9)
     panels = figure.subplots(COMPONENTS, len(DEGREES), sharex=True, sharey=True, subplot_kw={"aspect": "equal"})
     for column, degree in zip(panels.T, DEGREES, strict=True):
         model = fitted(X, degree)
@@ -66,17 +63,16 @@ def draw(X: Array, folder: Path) -> None:
     save_figure(figure, folder, "polynomial_toy")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=100, repeats=30)
+def main(folder: Path, rows: int = 100, repeats: int = 30) -> Tables:
     lines: list[list[Any]] = []
     for degree in DEGREES:
-        found = [shares(parabola(given.rows, seed), degree) for seed in range(given.repeats)]
+        found = [shares(parabola(rows, seed), degree) for seed in range(repeats)]
         lines.append([f"degree {degree}", "", *np.median(found, axis=0).tolist()])
     header = ["", "kept", *(f"component {i + 1}" for i in range(COMPONENTS))]
-    title = f"Eigenvalues over their sum, {given.rows} rows, medians of {given.repeats} data sets"
-    save_table(title, header, lines, given.folder, "polynomial_toy")
-    theirs, kept, right = listings(given.rows, seed=0)
+    title = f"Eigenvalues over their sum, {rows} rows, medians of {repeats} data sets"
+    yield Table(title, header, lines)
+    theirs, kept, right = listings(rows, seed=0)
     lines = [["listing", kept, *theirs.tolist()], ["centred right", len(right), *right.tolist()]]
     title = "The listing's data, degree 1: eigenvalues / n"
-    save_table(title, header[:-1], lines, given.folder, "polynomial_toy_listing")
-    draw(parabola(given.rows, seed=0), given.folder)
+    yield Table(title, header[:-1], lines, "listing")
+    draw(parabola(rows, seed=0), folder)

@@ -5,9 +5,9 @@ from another one where they do not converge, at most 5 or 100 times; or without 
 its update to drop.
 """
 
-from collections.abc import Sequence
+from itertools import product
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import Table, Tables
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     TRIES,
@@ -35,12 +35,10 @@ def kept_of(X: Array, labels: Array, rows: Array, sigma: float, center: bool, tr
     return [f"{found.converged.mean():.0%}", f"{kept.mean():.0%}"]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2199)
-    X, labels = training_digits(given.rows, THESIS_DIGITS)
-    rows = first_of_each(labels, MEASURED)
-    lines = [
-        [f"{sigma:g}", name, *kept_of(X, labels, rows, sigma, *way)] for sigma in SIGMAS for name, way in WAYS.items()
-    ]
-    title = f"The thesis's update, {len(rows)} of {len(X)} digits {THESIS_DIGITS}, {COMPONENTS} components"
-    save_table(title, ["sigma", "way", "converged", "kept"], lines, given.folder, "preimage_starts")
+def main(rows: int = 2199) -> Tables:
+    X, labels = training_digits(rows, THESIS_DIGITS)
+    measured = first_of_each(labels, MEASURED)
+    tried = product(SIGMAS, WAYS.items())
+    lines = [[f"{sigma:g}", name, *kept_of(X, labels, measured, sigma, *way)] for sigma, (name, way) in tried]
+    title = f"The thesis's update, {len(measured)} of {len(X)} digits {THESIS_DIGITS}, {COMPONENTS} components"
+    yield Table(title, ["sigma", "way", "converged", "kept"], lines)

@@ -4,12 +4,12 @@ The numbers of shoes are made up. Apple trees have the means and the covariance 
 yield (100 kg) and leaves (1000). Section 4's count of components is checked, too.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Lines, Table, Tables, save_panels
 from bigkpca import KernelPCA
 from bigkpca.errors import Array
 
@@ -33,16 +33,10 @@ def linear(components: int | None, X: Array) -> KernelPCA:
     return KernelPCA(components, kernel="linear", size=X.shape[1], dtype="float64", random_state=0).fit(X)
 
 
-def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
+def lines_of(shoes: Array, apples: Array) -> Lines:
     """What the source says, and what a sample gives."""
     deviations = np.sqrt(np.diag(COVARIANCE))
     correlation = COVARIANCE / np.outer(deviations, deviations)
-    fit, foot = linear(None, apples), linear(1, shoes)
-    flat = PCA(1).fit(shoes)
-    restored = np.abs(
-        foot.inverse_transform(foot.transform(shoes)) - flat.inverse_transform(flat.transform(shoes))
-    ).max()
-    wide = KernelPCA(None, sigma=3.0, method="exact", dtype="float64").fit(apples[:200])
 
     def shown(values: Array) -> str:
         return ", ".join(f"{value:.4g}" for value in values)
@@ -50,26 +44,23 @@ def lines_of(shoes: Array, apples: Array) -> list[list[str]]:
     def of_pairs(R: Array) -> str:
         return shown(R[[0, 0, 1], [1, 2, 2]])
 
-    counts = f"{linear(None, apples[:200]).n_components_}; {wide.n_components_}"
     pairs = "correlation of height, yield; height, leaves; yield, leaves"
-    return [
-        [pairs, of_pairs(correlation), of_pairs(np.corrcoef(apples.T))],
-        [
-            "eigenvalues of the covariance",
-            shown(np.linalg.eigvalsh(COVARIANCE)[::-1]),
-            shown(fit.eigenvalues_ / len(apples)),
-        ],
-        ["shoes: variance of the first component", "most", f"{foot.explained_variance_ratio_[0]:.1%}"],
-        ["shoes: largest difference to PCA's projection, cm", "0", f"{restored:.1e}"],
-        ["components of 200 trees, linear and Gaussian", "at most 3; up to n", counts],
-    ]
+    yield [pairs, of_pairs(correlation), of_pairs(np.corrcoef(apples.T))]
+    right, found = np.linalg.eigvalsh(COVARIANCE)[::-1], linear(None, apples).eigenvalues_ / len(apples)
+    yield ["eigenvalues of the covariance", shown(right), shown(found)]
+    foot, flat = linear(1, shoes), PCA(1).fit(shoes)
+    yield ["shoes: variance of the first component", "most", f"{foot.explained_variance_ratio_[0]:.1%}"]
+    ours, theirs = (each.inverse_transform(each.transform(shoes)) for each in (foot, flat))
+    yield ["shoes: largest difference to PCA's projection, cm", "0", f"{np.abs(ours - theirs).max():.1e}"]
+    wide = KernelPCA(None, sigma=3.0, method="exact", dtype="float64").fit(apples[:200])
+    counts = f"{linear(None, apples[:200]).n_components_}; {wide.n_components_}"
+    yield ["components of 200 trees, linear and Gaussian", "at most 3; up to n", counts]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=5000)
-    shoes, apples = feet(min(given.rows, 200)), trees(given.rows)
-    title = f"Linear examples, {given.rows} apple trees"
-    save_table(title, ["what", "source", "kernel PCA"], lines_of(shoes, apples), given.folder, "principal_axes")
+def main(folder: Path, rows: int = 5000) -> Tables:
+    shoes, apples = feet(min(rows, 200)), trees(rows)
+    title = f"Linear examples, {rows} apple trees"
+    yield Table(title, ["what", "source", "kernel PCA"], [*lines_of(shoes, apples)])
     foot, pair = linear(1, shoes), linear(2, apples[:, :2])
     axis = foot.inverse_transform(np.linspace(-6, 6, 2)[:, None])
     Y, angle = pair.transform(apples[:, :2]), np.linspace(0, 2 * np.pi, 200)
@@ -80,4 +71,4 @@ def main(argv: Sequence[str] | None = None) -> None:
         "height and yield": {"trees": apples[:, :2].T, "two deviations": pair.inverse_transform(ellipse).T},
         "the same, scores": {"trees": Y.T, "two deviations": ellipse.T},
     }
-    save_panels(panels, given.folder, "principal_axes", ".")
+    save_panels(panels, folder, "principal_axes", ".")

@@ -6,7 +6,6 @@ Johnson and Lindenstrauss (3.1) on rows of Example 1 in feature space. Concentra
 sampling (Kumar, Mohri and Talwalkar 2012) and greedy column subset selection (Farahat, Ghodsi and Kamel 2013).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.stats import hypergeom
 from sklearn.datasets import load_digits, load_sample_image
 from sklearn.random_projection import johnson_lindenstrauss_min_dim
 
-from benchmarks.sources.common import arguments, landmarks_of, medians, relative, save_table
+from benchmarks.sources.common import Table, Tables, landmarks_of, medians, relative
 from benchmarks.sources.example1 import SIGMA, two_discs
 from benchmarks.sources.low_rank_image import truncated
 from bigkpca import KernelPCA, arrays, kernels, methods
@@ -113,8 +112,7 @@ def distances(rows: int, seed: int) -> dict[str, tuple[float, float]]:
         "RFF (thesis)": {"method": methods.RandomFeatures(form="phase"), "size": size},
         "Nyström": {"landmarks": "uniform", "size": min(size, rows)},
     }
-    for name, way in ways.items():
-        mapped[name] = KernelPCA(None, **options, **way).fit_transform(X)
+    mapped |= {name: KernelPCA(None, **options, **way).fit_transform(X) for name, way in ways.items()}
     return {
         name: (float(np.abs(pdist(Z, "sqeuclidean") / exact - 1).max()), relative(Z @ Z.T, K))
         for name, Z in mapped.items()
@@ -252,8 +250,7 @@ def measured(rows: int, repeats: int) -> list[list[str]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=1797, repeats=10)
-    lines = measured(given.rows, given.repeats)
-    title = f"Draws, medians of {given.repeats} seeds"
-    save_table(title, ["what", "measured", "found", "bound"], lines, given.folder, "random_draws")
+def main(rows: int = 1797, repeats: int = 10) -> Tables:
+    lines = measured(rows, repeats)
+    title = f"Draws, medians of {repeats} seeds"
+    yield Table(title, ["what", "measured", "found", "bound"], lines)

@@ -4,13 +4,12 @@ y = x + x² + noise, x is uniform on (-2, 2), the deviation of the noise is 0.1.
 span x and x².
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from benchmarks.sources.common import arguments, save_table
+from benchmarks.sources.common import Table, Tables
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import Array
 
@@ -52,13 +51,12 @@ def shares(n: int, seed: int) -> dict[str, tuple[float, float]]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=200, repeats=30)
-    found = [shares(given.rows, seed) for seed in range(given.repeats)]
+def main(rows: int = 200, repeats: int = 30) -> Tables:
+    found = [shares(rows, seed) for seed in range(repeats)]
     lines = []
     for name in found[0]:
         R2, apart = np.transpose([one[name] for one in found])
         lines.append([name, f"{np.median(R2):.3f}", f"{apart.max():.1e}"])
     header = ["regressors", "R²", "difference to y ~ x + x²"]
-    title = f"Component regression, {given.rows} rows, medians of {given.repeats} data sets"
-    save_table(title, header, lines, given.folder, "regression")
+    title = f"Component regression, {rows} rows, medians of {repeats} data sets"
+    yield Table(title, header, lines)

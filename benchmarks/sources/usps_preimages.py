@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from benchmarks.sources.common import arguments, save_figure, save_table
+from benchmarks.sources.common import Lines, Table, Tables, new_figure, save_figure
 from benchmarks.sources.digits import (
     THESIS_DIGITS,
     THESIS_FORM,
@@ -69,9 +69,8 @@ def grid(digits: Digits, shown: Sequence[int]) -> tuple[list[list[str]], Picture
         for components in COMPONENTS:
             fit, Y = digits.fit(sigma, components)
             found, theirs = fit.inverse_transform(Y), as_in_the_thesis(fit, Y, digits.X)
-            lines.append(
-                [f"{sigma:g}", str(components), *_ours(digits, found), f"{digits.kept(theirs.rows).mean():.0%}"]
-            )
+            kept = f"{digits.kept(theirs.rows).mean():.0%}"
+            lines.append([f"{sigma:g}", str(components), *_ours(digits, found), kept])
             for name, rows in (("fixed point", found), ("thesis's form", theirs.rows)):
                 pictures.setdefault(f"{name}, σ = {sigma:g}", []).append(rows[shown])
     return lines, pictures
@@ -81,39 +80,33 @@ def _ours(digits: Digits, found: Array) -> list[str]:
     return [f"{row_errors(found, digits.clean).mean():.4f}", f"{digits.kept(found).mean():.0%}"]
 
 
-def starts(digits: Digits) -> list[list[str]]:
+def starts(digits: Digits) -> Lines:
     """Digits kept by both ways, from a random start and from the row itself."""
     random = thesis_start(digits.X, len(digits.rows), np.random.default_rng(1))
-    lines = []
     for sigma in SIGMAS:
         fit, Y = digits.fit(sigma, STARTS_AT)
         ways = product((FIXED_POINT, THESIS_FORM), (random, digits.clean))
         kept = [digits.kept(from_start(fit, way, Y, start).rows).mean() for way, start in ways]
-        lines.append([f"{sigma:g}", *(f"{share:.0%}" for share in kept)])
-    return lines
+        yield [f"{sigma:g}", *(f"{share:.0%}" for share in kept)]
 
 
 def draw(pictures: Pictures, folder: Path) -> None:
     """A line of pictures for PCA, and for each way and sigma."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 7.2), layout="constrained")
+    figure = new_figure(9.5, 7.2)
     headings = np.repeat(COMPONENTS, len(THESIS_DIGITS)).astype(str).tolist()
     mosaic(figure.subplots(), [np.concatenate(rows) for rows in pictures.values()], list(pictures), headings)
     save_figure(figure, folder, "usps_preimages")
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2199)
-    X, labels = training_digits(given.rows, THESIS_DIGITS)
+def main(folder: Path, rows: int = 2199) -> Tables:
+    X, labels = training_digits(rows, THESIS_DIGITS)
     digits = Digits(X, labels, first_of_each(labels, MEASURED))
     shown = [int(np.flatnonzero(labels[digits.rows] == digit)[2]) for digit in THESIS_DIGITS]
     title = f"Pre-images of {len(digits.rows)} of {len(X)} digits {THESIS_DIGITS}"
     lines, pictures = grid(digits, shown)
-    of_starts = starts(digits)
     header = ["sigma", "components", "mean squared error", "digit kept", "thesis's form: kept"]
-    save_table(title, header, lines, given.folder, "usps_preimages")
+    yield Table(title, header, lines)
     columns = [f"{way}, {start}" for way in ("fixed point", "thesis's form") for start in ("random", "the row")]
     title = f"Digits kept by the start, {STARTS_AT} components"
-    save_table(title, ["sigma", *columns], of_starts, given.folder, "usps_preimages_starts")
-    draw(pictures, given.folder)
+    yield Table(title, ["sigma", *columns], [*starts(digits)], "starts")
+    draw(pictures, folder)

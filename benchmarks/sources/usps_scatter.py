@@ -4,37 +4,30 @@ The two components are judged by the silhouette of the three digits, and by the 
 mean of their own digit.
 """
 
-from collections.abc import Sequence
+from pathlib import Path
 
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.sources.common import arguments, save_panels, save_table
+from benchmarks.sources.common import Table, Tables, save_panels
 from benchmarks.sources.digits import THESIS_DIGITS, training_digits
 from bigkpca import KernelPCA
-from bigkpca.errors import Array
 
 SIGMAS = (1.0, 5.0, 10.0)
 
 
-def scores_of(X: Array) -> dict[str, Array]:
-    """By name: scores (n, 2)."""
+def main(folder: Path, rows: int = 2199) -> Tables:
+    X, labels = training_digits(rows, THESIS_DIGITS)
     found = {f"σ = {sigma:g}": KernelPCA(2, sigma=sigma, method="exact").fit_transform(X) for sigma in SIGMAS}
-    return found | {"PCA": PCA(2, svd_solver="full").fit_transform(X)}
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    given = arguments(__doc__ or "", argv, rows=2199)
-    X, labels = training_digits(given.rows, THESIS_DIGITS)
-    found = scores_of(X)
+    found["PCA"] = PCA(2, svd_solver="full").fit_transform(X)
     lines = [
         [name, f"{silhouette_score(Y, labels):.3f}", f"{NearestCentroid().fit(Y, labels).score(Y, labels):.3f}"]
         for name, Y in found.items()
     ]
     title = f"Digits {THESIS_DIGITS} of USPS, {len(X)} rows, two components"
-    save_table(title, ["", "silhouette", "nearest mean"], lines, given.folder, "usps_scatter")
+    yield Table(title, ["", "silhouette", "nearest mean"], lines)
     own, of_all = (KernelPCA(2, size=20, random_state=0).fit(rows).sigma_ for rows in (X, training_digits(7291)[0]))
     print(f"median length of these digits {own:.2f}, of all training digits {of_all:.2f}")
     panels = {name: {str(digit): Y[labels == digit].T for digit in THESIS_DIGITS} for name, Y in found.items()}
-    save_panels(panels, given.folder, "usps_scatter", ".", xticks=[], yticks=[])
+    save_panels(panels, folder, "usps_scatter", ".", xticks=[], yticks=[])

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.ndimage import zoom
 
-from benchmarks.common import mnist, usps
+from benchmarks.data import mnist, usps
 from bigkpca.numerics.calibration import CALIBRATION_ROWS
 from tests.helpers.fits import fit
 
