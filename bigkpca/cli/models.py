@@ -171,7 +171,7 @@ def _writing(command: Command) -> Command:
 @command(
     "bigkpca transform model.zarr rows.zarr scores.zarr",
     "bigkpca transform model.zarr rows.zarr scores.zarr --residual",
-    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
+    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 0.01",
 )
 @click.argument("model", type=PATH)
 @click.argument("data", type=PATH)
@@ -179,8 +179,9 @@ def _writing(command: Command) -> Command:
 @click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")
 @option(
     "--flag",
+    type=float,
     metavar="SHARE",
-    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
+    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 0.01; the model needs --calibration-rows.",
 )
 @device_option
 @_writing
