@@ -19,7 +19,7 @@ from bigkpca.cli.options import (
     running,
     whole_numbers,
 )
-from bigkpca.cli.printing import show, show_captured, show_flagged, show_model
+from bigkpca.cli.printing import show, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.numerics.linear_pca import judged_on
 from bigkpca.spec.units import SAMPLED_ROWS
@@ -62,7 +62,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the error of MODEL on DATA, fitted or new, from exact kernels between sampled rows."""
-    from bigkpca.storage.describe import captured_info
+    from bigkpca.storage.describe import captured_in_words, captured_info
     from bigkpca.storage.models import load_model
     from bigkpca.workflows import estimates
 
@@ -79,8 +79,8 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     click.echo(f"explained by the scores    {found.explained}")
     click.echo(f"missed by the features     {found.unexplained}")
     click.echo(f"error of the kernel        {found.kernel}")
-    if explained is not None:
-        show_captured(explained)
+    for name, words in (captured_in_words(explained) if explained else {}).items():
+        click.echo(f"{name}: {words}")
     if (lost := found.lost) is not None:
         pca = "" if lost.by_pca is None else f", {lost.by_pca:.1%} by PCA"
         rows = judged_on(lost.held_out, lost.seen)
