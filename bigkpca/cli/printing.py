@@ -58,13 +58,11 @@ def _readable(key: str, value: Any) -> str:
         from bigkpca.ingesting.encoder import Encoder
 
         return _first([f"{each.name} ({each.as_words})" for each in Encoder.from_json(value).columns])
-    if key in ("options", "preimage_options"):
-        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
         parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")
         return f"{value['name']} ({parameters})" if parameters else str(value["name"])
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key in ("shape", "row_shape", "chunks", "shards") and value:
         return " × ".join(f"{axis:,}" for axis in value)
     if isinstance(value, list):
