@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import zarr
 
 from bigkpca.data.npy import check_on_disk
 from bigkpca.data.opening import open_rows, open_uncounted, path_of
 from bigkpca.data.rows import ArrayRows, Rows
 from bigkpca.data.stores import parent, store_of
-from bigkpca.data.zarr import ZarrRows, open_node
+from bigkpca.data.zarr import ZarrRows
 from bigkpca.errors import Array, FillValuesWarning, SpecError, changed
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import check_width
@@ -71,9 +70,8 @@ def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"
         )
-    if isinstance(open_node(source), zarr.Array):
-        source = parent(source)
-    return groups.open_values(source, given), source, _categories(source) if given == "y" else []
+    found = groups.open_values(source, given)
+    return found, source, _categories(parent(found.where)) if given == "y" else []
 
 
 def _categories(path: str) -> list[Any]:
