@@ -64,7 +64,7 @@ _PUBLIC = {
 __all__ = [
     "KernelPCA", "KernelPCADetector", "arrays", "compare", "denoise", "evaluate", "export", "fit", "history", "info",
     "ingest", "kernels", "landmarks", "load", "measures", "merge", "methods", "plan", "plots", "preimages",
-    "reconstruct", "report", "run", "sigma", "submit", "transform", "verify",
+    "reconstruct", "report", "run", "sigma", "transform", "verify",
 ]  # fmt: skip
 
 

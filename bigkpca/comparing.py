@@ -184,7 +184,6 @@ def compare(
         raise SpecError(f"n_components={spec.n_components}: a comparison needs a number of components")
     rows, note = open_rows(data), run.progress.note
     folder = output.output_path(out, rows.fingerprint()["path"])
-    output.check_local(folder)
     store, table, chart = store_of(folder), f"{folder}/compare.csv", f"{folder}/compare.svg"
     if store.exists(folder):
         output.check_file(table, "bigkpca compare", "method,size,seed,")

@@ -19,7 +19,7 @@ from bigkpca.cli.options import (
     running,
     whole_numbers,
 )
-from bigkpca.cli.printing import show, show_captured, show_flagged, show_model
+from bigkpca.cli.printing import show, show_flagged, show_model
 from bigkpca.execution.progress import ShownProgress
 from bigkpca.spec.units import SAMPLED_ROWS
 
@@ -61,7 +61,7 @@ def merge(models: tuple[str, ...], out: str, overwrite: bool) -> None:
 @running
 def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) -> None:
     """Estimate the error of MODEL on DATA, fitted or new, from exact kernels between sampled rows."""
-    from bigkpca.storage.describe import captured_info
+    from bigkpca.storage.describe import captured_in_words, captured_info
     from bigkpca.storage.models import load_model
     from bigkpca.workflows import estimates
 
@@ -78,8 +78,8 @@ def evaluate(model: str, data: str, as_json: bool, quiet: bool, **options: Any) 
     click.echo(f"explained by the scores    {found.explained}")
     click.echo(f"missed by the features     {found.unexplained}")
     click.echo(f"error of the kernel        {found.kernel}")
-    if explained is not None:
-        show_captured(explained)
+    for name, words in (captured_in_words(explained) if explained else {}).items():
+        click.echo(f"{name}: {words}")
 
 
 @command(
@@ -166,7 +166,7 @@ def _writing(command: Command) -> Command:
 @command(
     "bigkpca transform model.zarr rows.zarr scores.zarr",
     "bigkpca transform model.zarr rows.zarr scores.zarr --residual",
-    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 1%",
+    "bigkpca transform model.zarr rows.zarr flagged.zarr --flag 0.01",
 )
 @click.argument("model", type=PATH)
 @click.argument("data", type=PATH)
@@ -174,8 +174,9 @@ def _writing(command: Command) -> Command:
 @click.option("--residual", is_flag=True, help="Also write the residual of each row, which is large for novel rows.")
 @option(
     "--flag",
+    type=float,
     metavar="SHARE",
-    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 1%; the model needs --calibration-rows.",
+    help="Flag unusual rows, and at most this share of ordinary rows, e.g. 0.01; the model needs --calibration-rows.",
 )
 @device_option
 @_writing

@@ -58,13 +58,11 @@ def _readable(key: str, value: Any) -> str:
         from bigkpca.ingesting.encoder import Encoder
 
         return _first([f"{each.name} ({each.as_words})" for each in Encoder.from_json(value).columns])
-    if key in ("options", "preimage_options"):
-        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key == "kernel":
         parameters = ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items() if name != "name")
         return f"{value['name']} ({parameters})" if parameters else str(value["name"])
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
+        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in value.items())
     if key in ("shape", "row_shape", "chunks", "shards") and value:
         return " × ".join(f"{axis:,}" for axis in value)
     if isinstance(value, list):
@@ -115,23 +113,6 @@ def show_spectrum(facts: Mapping[str, Any]) -> None:
     click.echo("\n".join(aligned(lines, [len(columns) - 1], "   ")))
     for name, words in accuracy_in_words(facts).items():
         click.echo(f"{name}: {words}")
-    if facts["captured"] is not None:
-        show_captured(facts["captured"])
-
-
-_MOST_COLUMNS = 12
-
-
-def show_captured(found: Mapping[str, Any]) -> None:
-    """Print the shares of the variance of columns that scores explain, beside linear PCA with as many components."""
-    from bigkpca.storage.describe import captured_in_words
-
-    click.echo(f"captured of the columns: {captured_in_words(found)}")
-    if not (columns := found["columns"]):
-        return
-    words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
-    more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
-    click.echo(f"captured of each column: {', '.join(words[:_MOST_COLUMNS])}{more}")
 
 
 def show_flagged(found: FlaggedRows, calibration: Calibration) -> None:

@@ -90,9 +90,7 @@ class ZarrRows(Rows):
     def group(self) -> str | None:
         """The path of the group that contains the array; None if there is none."""
         path = array_path(self.array)
-        if path is None or not self.array.path:
-            return None
-        return path.removesuffix(f"/{self.name or last_name(path)}")
+        return parent(path) if path is not None and isinstance(open_node(parent(path)), zarr.Group) else None
 
     def pin(self, count: int) -> ZarrRows:
         """The first `count` rows, which stay the same while other processes append to the array. If all of their chunks

@@ -24,15 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKS = {"solid": "o", "fair": "^", "doubtful": "X"}
-_KINDS = ("pictures", "curves", "bars")
 _STEPS = np.arange(-2, 3)  # standard deviations along a component; few scores are further out
 _STRIP, _GAP = 2.0, 0.05  # height of pictures side by side in inches, and the gap between them in widths
 _SEEN, _GRID = 2000, 100  # rows that contours show, and points along each axis
 
 
-def spectrum(
-    model: AnyModel, *, eigenvalues: bool = False, n_components: int | None = None, axes: Axes | None = None
-) -> Axes:
+def spectrum(model: AnyModel, *, n_components: int | None = None, axes: Axes | None = None) -> Axes:
     """Draw the share of the variance of each component, with the bounds of its certificate.
 
     Dots are the components of this model, with a mark for the trust in each. As far as they are known, light bars show
@@ -42,8 +39,6 @@ def spectrum(
     Parameters
     ----------
     model : Model, path of one, or fitted KernelPCA
-    eigenvalues : bool
-        Draw the eigenvalues themselves instead of shares in percent.
     n_components : int, optional
         Number of leading components to draw; by default all.
     axes : matplotlib.axes.Axes, optional
@@ -58,11 +53,9 @@ def spectrum(
     check_axes(axes)
     fitted = model_of(model)
     known, solution = fitted.certificate, fitted.solution
-    values, shown, scale = solution.eigenvalues, known, 1
-    if not eigenvalues:
-        values, shown, scale = solution.explained_variance_ratio, known.shares(solution.total_variance), 100
-    bounds = shown.lower, shown.upper, shown.estimate
-    values, low, high, estimate = (scale * each[:n_components] for each in (values, *bounds))
+    shares = known.shares(solution.total_variance)
+    drawn = solution.explained_variance_ratio, shares.lower, shares.upper, shares.estimate
+    values, low, high, estimate = (100 * each[:n_components] for each in drawn)
     x, least = np.arange(1, len(values) + 1), values[values > 0].min()
     axes = own_or_new(axes)
     axes.set_yscale("log")
@@ -76,9 +69,7 @@ def spectrum(
         if (here := trust == word).any():
             axes.plot(x[here], values[here], mark, color=ink(), markersize=3.5, label=word)
     axes.use_sticky_edges = False  # a bar leaves no room above a dot on its edge
-    axes.set(
-        xlabel="component", ylabel="eigenvalue" if eigenvalues else "share of variance, %", ylim=(0.7 * least, None)
-    )
+    axes.set(xlabel="component", ylabel="share of variance, %", ylim=(0.7 * least, None))
     plain_ticks(axes.yaxis)
     axes.locator_params(axis="x", integer=True)
     legend(axes)
@@ -122,7 +113,6 @@ def component(
     model: AnyModel,
     number: int = 1,
     *,
-    kind: str | None = None,
     image_shape: Sequence[int] | None = None,
     n_columns: int = 12,
     cmap: Any = "gray",
@@ -131,8 +121,12 @@ def component(
     """Draw what a component means: pre-images of points along its axis, with scores of -2 to 2 standard deviations, and
     of 0 on all other components.
 
+    They are pictures if the shape of a picture is known, and otherwise curves over the columns. If columns have names
+    that are not numbers, bars show how much each changes from the first to the last pre-image, in the units of the
+    model: standardized ones, if it standardizes.
+
     A pre-image that is marked as far corresponds to nothing near the data; the mean of the rows is shown. Raises
-    SpecError for a model without pre-images, a component that does not exist, and a kind that does not suit columns.
+    SpecError for a model without pre-images, and for a component that does not exist.
 
     Parameters
     ----------
@@ -140,15 +134,11 @@ def component(
         A model with pre-images: see `docs/preimages.md`.
     number : int
         The component, counted from 1.
-    kind : "pictures", "curves" or "bars", optional
-        By default "pictures" if the shape of a picture is known; "bars" for columns with names that are not numbers;
-        and otherwise "curves". "bars" show how much each column changes from the first to the last pre-image, in the
-        units of the model: standardized ones, if it standardizes.
     image_shape : sequence of int, optional
         Shape of a row as a picture in pixels, (H, W) or (H, W, 3). By default the shape before ingest, if the dataset
         records one.
     n_columns : int
-        Number of columns that "bars" show at most: those that change most.
+        Number of bars at most, for the columns that change most.
     cmap : str or Colormap
         Colours of pictures without colours.
     axes : matplotlib.axes.Axes, optional
@@ -163,12 +153,6 @@ def component(
     check_axes(axes)
     fitted = model_of(model)
     j, shape = component_index(number, fitted.components), picture_shape(fitted, image_shape)
-    by_number = fitted.names is None or _numbers(fitted.names) is not None
-    kind = kind or ("pictures" if shape else "curves" if by_number else "bars")
-    if kind not in _KINDS:
-        raise SpecError(f"kind={kind!r} is not one of {', '.join(_KINDS)}")
-    if kind == "pictures" and shape is None:
-        raise SpecError("pictures need the shape of a row: pass image_shape, e.g. (28, 28)")
     n = fitted.sums.weight if fitted.sums else fitted.provenance["identity"]["shape"][0]
     Y = np.zeros((len(_STEPS), fitted.components))
     Y[:, j] = _STEPS * np.sqrt(fitted.solution.eigenvalues[j] / n)
@@ -176,10 +160,10 @@ def component(
         found = fitted.reconstructing(len(_STEPS))(Y, None)
     words = [f"{step:+} SD".replace("-", "−") if step else "0" for step in _STEPS]
     words = [f"{word} (far)" if lost else word for word, lost in zip(words, found.far, strict=True)]
-    axes = own_or_new(axes, _STRIP if kind == "pictures" else None)
-    if shape is not None and kind == "pictures":
+    axes = own_or_new(axes, _STRIP if shape else None)
+    if shape:
         _draw_pictures(axes, found.rows, words, shape, cmap)
-    elif kind == "curves":
+    elif fitted.names is None or _numbers(fitted.names) is not None:
         _draw_curves(axes, found.rows, words, fitted)
     else:
         _draw_bars(axes, found.rows, words, fitted, n_columns)

@@ -20,7 +20,7 @@ from bigkpca.numerics.model import Model
 from bigkpca.plots.style import PALETTE, check_axes, dots, ink, label_colors, legend, own_or_new, plain_ticks
 from bigkpca.storage import groups
 from bigkpca.storage.models import AnyModel, model_of
-from bigkpca.workflows.flags import checked_flag
+from bigkpca.workflows.flags import check_flag
 from bigkpca.workflows.inputs import feature_store, names_of, open_labels, open_scores, unchanged
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def unusual(
     data: Any = None,
     *,
     scores: AnyPath | None = None,
-    flag: float | str = 0.01,
+    flag: float = 0.01,
     axes: Axes | None = None,
 ) -> Axes:
     """Draw how rare the residuals of rows and their distances from the mean are, with the limit above which rows are
@@ -112,8 +112,8 @@ def unusual(
         Rows to draw; by default the rows that were fitted, if they are on disk.
     scores : path, optional
         In place of `data`: a feature store with flags, or the output of a job with flags. Its share is then drawn.
-    flag : float or str
-        The share of ordinary rows that may be flagged, such as 0.01 or "1%".
+    flag : float
+        The share of ordinary rows that may be flagged.
     axes : matplotlib.axes.Axes, optional
 
     Notes
@@ -126,7 +126,8 @@ def unusual(
     calibration = fitted.check_calibrated()
     alpha: Any
     if scores is None:
-        rows, alpha = rows_of(fitted, data), checked_flag(flag, fitted)
+        rows, alpha = rows_of(fitted, data), flag
+        check_flag(flag, fitted)
         X = read_rows(rows, _numbers_to_project(rows, fitted), Engine())
         statistics = statistics_of_rows(ArrayRows(X), fitted, Engine()).T
         flags = calibration.flags(statistics, float(calibration.limits(alpha)[COMBINED]))
@@ -135,7 +136,9 @@ def unusual(
             raise SpecError("flags are in a feature store: pass the path that bigkpca transform --flag wrote")
         alpha = (groups.describe(place) or {}).get("flag")
         if alpha is None:
-            raise SpecError(f"{place} has no flags: write them with bigkpca transform --flag 1% (flag=0.01 in Python)")
+            raise SpecError(
+                f"{place} has no flags: write them with bigkpca transform --flag 0.01 (flag=0.01 in Python)"
+            )
         shown = shown_scores(fitted, data, scores)
         left, flags = (
             _stored_values(groups.open_values(place, name), shown.numbers) for name in ("residual", "flagged")

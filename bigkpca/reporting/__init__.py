@@ -83,7 +83,6 @@ def report(
         raise SpecError(f"a report needs matplotlib: {INSTALL}")
     fitted, path = model_of(model), path_of(model) or ""
     out = output.output_path(out, path, fitted.provenance["identity"]["path"], path_of(scores))
-    output.check_local(out)
     output.check_file(out, "bigkpca report", MARK)
     if not out.lower().endswith((".html", ".htm")):
         raise SpecError(f"{out}: a report is a page of HTML: take a name that ends in .html")

@@ -10,7 +10,7 @@ import numpy as np
 
 from bigkpca.numerics.display import at_least, at_most, number, share_at_least
 from bigkpca.numerics.model import Model
-from bigkpca.storage.describe import accuracy_in_words, captured_in_words, model_info
+from bigkpca.storage.describe import accuracy_in_words, model_info
 
 MARK = '<meta name="generator" content="bigkpca report">'  # distinguishes reports from other files
 _STATED = ("n_components", "size")  # by the numbers that were found
@@ -130,9 +130,10 @@ def _word(value: Any) -> str:
 
 def _accuracy(model: Model, info: Mapping[str, Any]) -> dict[str, str]:
     """How accurate the approximation is, and what the components capture."""
-    found, known, held = accuracy_in_words(info), model.certificate, info["captured"]
+    found, known = accuracy_in_words(info), model.certificate
     if known.proven:
         least = share_at_least(float(known.lower.sum()) / model.solution.total_variance, 1)
         found["captured in feature space"] += f"; by the exact components at least {least} (proven)"
-    unknown = "not known: fit with calibration_rows=2000 (--calibration-rows 2000)"
-    return found | {"captured of the columns": unknown if held is None else captured_in_words(held)}
+    if model.captured is None:
+        found["captured of the columns"] = "not known: fit with calibration_rows=2000 (--calibration-rows 2000)"
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from bigkpca.errors import SpecError
 
@@ -52,13 +51,3 @@ def parse_seconds(text: str | float) -> float:
     if not seconds > 0:
         raise SpecError(f"{text!r}: a time must be positive")
     return seconds
-
-
-def parse_share(share: str | float) -> float:
-    """The share of rows in 0.01, "0.01" or "1%", between 0 and 1. Raises SpecError for anything else."""
-    with suppress(ValueError, TypeError):
-        text = str(share).strip()
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        if 0 < found < 1:
-            return found
-    raise SpecError(f"{share!r} is not a share of rows between 0 and 1, such as 0.01 or '1%'")

@@ -25,6 +25,7 @@ from bigkpca.storage import groups, models, output, records
 # Options of a fit that have entries of their own.
 _FACTS = {"kernel", "sigma", "gamma", "degree", "coef0", "center", "standardize", "dtype", "random_state"}
 _FACTS |= {"preimage", "noise", "calibration_rows"}
+_MOST_COLUMNS = 12  # in words
 
 
 def info(path: str) -> dict[str, Any]:
@@ -106,11 +107,16 @@ def captured_info(found: Captured, variables: Mapping[str, slice]) -> dict[str, 
     return {**numbers, "by_scores": by_scores, "by_pca": by_pca, "columns": of_columns}
 
 
-def captured_in_words(found: Mapping[str, Any]) -> str:
-    """The share of the variance of all columns that scores explain, beside linear PCA with as many components."""
+def captured_in_words(found: Mapping[str, Any]) -> dict[str, str]:
+    """The shares of the variance of columns that scores explain, beside linear PCA with as many components."""
     scores = f"{found['components']} scores" if found["components"] > 1 else "the score"
     rows = judged_on(found["held_out"], found["seen"])
-    return f"{found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})"
+    shown = {"captured of the columns": f"{found['by_scores']:.1%} by {scores}, {found['by_pca']:.1%} by PCA ({rows})"}
+    if columns := found["columns"]:
+        words = [f"{name} {each['by_scores']:.0%} (PCA {each['by_pca']:.0%})" for name, each in columns.items()]
+        more = f", ... ({len(words)} in all)" if len(words) > _MOST_COLUMNS else ""
+        shown["captured of each column"] = ", ".join(words[:_MOST_COLUMNS]) + more
+    return shown
 
 
 def whole_gram(facts: Mapping[str, Any]) -> bool:
@@ -137,8 +143,9 @@ def accuracy_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
             f"{accuracy(trust, np.array(shares))[0]}, {len(trust) - trust.count('doubtful')} of {len(trust)} "
             "components are solid or fair (how well kernel PCA is known, not how useful it is)"
         )
-    captured = f"{sum(shares):.1%} of the variance"
-    return found | {"approximation": reliable, "captured in feature space": captured}
+    captured, of_columns = f"{sum(shares):.1%} of the variance", facts["captured"]
+    found |= {"approximation": reliable, "captured in feature space": captured}
+    return found if of_columns is None else found | captured_in_words(of_columns)
 
 
 def _listed(values: Array) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from bigkpca.data.stores import absent, parsed, read_json, store_of, write_json
+from bigkpca.data.stores import absent, parent, parsed, read_json, store_of, write_json
 from bigkpca.data.zarr import ATTRIBUTE, MAIN, StoredArray, lacking, member, open_node, stored_array, whole
 from bigkpca.data.zarr_stores import zarr_store
 from bigkpca.errors import BigKPCAError, CorruptionError, SpecError, unreadable
@@ -162,11 +162,12 @@ def open_main(path: str, kind: str) -> zarr.Array[Any]:
 
 
 def open_values(path: str, name: str | None = None) -> StoredArray:
-    """The array of one value per row at `path`, or with that name in the group there; values are not read.
-
-    Raises SpecError if there is none.
-    """
+    """The array of one value per row at `path`, or with that name in the group there, or beside the array there; values
+    are not read. Raises SpecError if there is none."""
     node = open_node(path)
+    if name is not None and isinstance(node, zarr.Array):
+        path = parent(path)
+        node = open_node(path)
     if node is None:
         raise SpecError(f"{path} is not a Zarr array or group")
     if isinstance(node, zarr.Array):

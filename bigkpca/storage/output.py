@@ -489,12 +489,6 @@ def check_file(out: str, maker: str, mark: str = "") -> None:
                 raise _foreign(out, maker)
 
 
-def check_local(out: str) -> None:
-    """Raise SpecError for a URL, for output that is written to local disks only."""
-    if is_url(out):
-        raise SpecError(f"{out}: reports and comparisons are written to local disks only: use a local path")
-
-
 def other(there: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """What existing output with the record `there`, which may be damaged, is, as opposed to the requested output."""
     what = groups.named(str(there.get("format", "output of another kind")))

@@ -10,7 +10,6 @@ from bigkpca.data.blocks import split
 from bigkpca.errors import Array, CorruptionError, SpecError
 from bigkpca.numerics.calibration import COMBINED, REASONS, Calibration
 from bigkpca.numerics.model import Model
-from bigkpca.spec.units import parse_share
 from bigkpca.storage import groups, records
 from bigkpca.storage.groups import NewArray
 
@@ -25,15 +24,11 @@ _CERTAIN = 0.9999  # probability of the range that chance explains, so that many
 _SHOWN = 10  # rows that are most unusual
 
 
-def checked_flag(flag: float | str, model: Model) -> float:
-    """The share of ordinary rows that may be flagged. Raises SpecError if the model cannot flag so few, or any."""
-    calibration = model.check_calibrated()
-    try:
-        alpha = parse_share(flag)
-    except SpecError as error:
-        raise SpecError(f"flag={error}") from None
-    calibration.exceeding(alpha, "flag")
-    return alpha
+def check_flag(flag: float, model: Model) -> None:
+    """Raise SpecError unless the model can flag rows so that this share of ordinary rows is flagged at most."""
+    if not isinstance(flag, int | float):
+        raise SpecError(f"flag={flag!r} is not a share of rows, such as 0.01")
+    model.check_calibrated().exceeding(flag, "flag")
 
 
 def flags_of(model: Model, scores: Array, residuals: Array, alpha: float) -> dict[str, Array]:

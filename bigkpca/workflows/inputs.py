@@ -70,7 +70,8 @@ def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "
             "beside the rows"
         )
-    return groups.open_values(source, given), source, _categories(source) if given == "y" else []
+    found = groups.open_values(source, given)
+    return found, source, _categories(parent(found.where)) if given == "y" else []
 
 
 def _categories(path: str) -> list[Any]:

@@ -33,7 +33,7 @@ from bigkpca.storage import groups, models, output
 from bigkpca.storage.groups import NewArray
 from bigkpca.storage.models import AnyModel
 from bigkpca.storage.output import Output
-from bigkpca.workflows.flags import ARRAYS, checked_flag, flagged_rows, flags_of
+from bigkpca.workflows.flags import ARRAYS, check_flag, flagged_rows, flags_of
 from bigkpca.workflows.inputs import check_unchanged, open_scores
 
 
@@ -47,7 +47,7 @@ def transform(
     out: AnyPath,
     *,
     residual: bool = False,
-    flag: float | str | None = None,
+    flag: float | None = None,
     block_rows: int | None = None,
     **options: Unpack[TransformOptions],
 ) -> Stored:
@@ -65,8 +65,8 @@ def transform(
     residual : bool
         Also write |φ(x) - φ^(x)|² of each row, (n,), to the array "residual" beside the scores: the part that the
         scores do not capture, which is large for novel rows.
-    flag : float or str, optional
-        Flag unusual rows, by a model with calibration rows: a share such as 0.01 or "1%", the probability that a row of
+    flag : float, optional
+        Flag unusual rows, by a model with calibration rows: a share such as 0.01, the probability that a row of
         the distribution of the fitted rows is flagged. Also writes "residual" and two arrays (n,): "statistic", the
         combined statistic of `KernelPCADetector`, and "flagged": 0, or 1 if the residual is the rarer one, or 2 if the
         distance from the mean is. Warns (`FlaggedShareWarning`) if more rows are flagged than chance explains.
@@ -105,9 +105,10 @@ def transform(
     fitted = models.model_of(model)
     rows = open_rows(data)
     run = run.on(rows)
-    alpha = None if flag is None else checked_flag(flag, fitted)
-    residual = residual or alpha is not None
-    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, residual=residual, flag=alpha)
+    if flag is not None:
+        check_flag(flag, fitted)
+    residual = residual or flag is not None
+    scores = write_scores(fitted, rows, path_of(model), out, run, block_rows, residual=residual, flag=flag)
     found = flagged_rows(output.group_path(out))
     if found and (warning := found.share.warning(fitted.check_calibrated())):
         warn(warning, FlaggedShareWarning)

@@ -14,9 +14,11 @@ from bigkpca import KernelPCA, plots
 
 X = load_digits().data
 kpca = KernelPCA(20, size=150, landmarks="uniform", random_state=0).fit(X)
-exact = KernelPCA(20, sigma=kpca.sigma_, method="exact").fit(X).eigenvalues_
+exact = (
+    KernelPCA(20, sigma=kpca.sigma_, method="exact").fit(X).explained_variance_ratio_
+)
 
 fig, ax = plt.subplots(figsize=(5, 4))
-plots.spectrum(kpca, eigenvalues=True, axes=ax)
-ax.plot(range(1, 21), exact, "k.", markersize=3, label="exact")
+plots.spectrum(kpca, axes=ax)
+ax.plot(range(1, 21), 100 * exact, "k.", markersize=3, label="exact")
 ax.legend(fontsize=9)

@@ -27,14 +27,12 @@ def line(axes, label):
     return found.get_data()
 
 
-@pytest.mark.parametrize("eigenvalues", [False, True])
-def test_a_spectrum_shows_the_numbers_of_the_certificate(images, eigenvalues):
+def test_a_spectrum_shows_the_numbers_of_the_certificate(images):
     kpca, _ = images
-    known, scale = kpca.certificate_, 1 if eigenvalues else 100
-    values = scale * (kpca.eigenvalues_ if eigenvalues else kpca.explained_variance_ratio_)
-    axes = plots.spectrum(kpca, eigenvalues=eigenvalues)
-    shown = known if eigenvalues else known.shares(kpca.model_.solution.total_variance)
-    low, high, estimate = (scale * each for each in (shown.lower, shown.upper, shown.estimate))
+    known, values = kpca.certificate_, 100 * kpca.explained_variance_ratio_
+    axes = plots.spectrum(kpca)
+    shown = known.shares(kpca.model_.solution.total_variance)
+    low, high, estimate = (100 * each for each in (shown.lower, shown.upper, shown.estimate))
     (bars,) = axes.containers
     assert bars.get_label() == "bounds (95%)"
     np.testing.assert_allclose([bar.get_y() for bar in bars], np.maximum(low, values.min() / 2))
@@ -48,7 +46,7 @@ def test_a_spectrum_shows_the_numbers_of_the_certificate(images, eigenvalues):
     assert axes.get_yscale() == "log"
     assert axes.get_ylim()[0] == pytest.approx(0.7 * values.min())
     assert axes.get_ylim()[1] > 1.05 * high.max()
-    assert axes.get_ylabel() == ("eigenvalue" if eigenvalues else "share of variance, %")
+    assert axes.get_ylabel() == "share of variance, %"
 
 
 def test_a_spectrum_shows_leading_components_and_nothing_that_is_not_known(images, digits, axes, tmp_path):
@@ -111,7 +109,6 @@ def test_a_dataset_of_images_needs_no_shape(tmp_path, digits):
     bigkpca.ingest(tmp_path / "x.npy", tmp_path / "x.zarr")
     bigkpca.fit(tmp_path / "x.zarr", tmp_path / "m.zarr", n_components=2, size=30)
     assert plots.component(tmp_path / "m.zarr").images
-    assert len(plots.component(tmp_path / "m.zarr", kind="curves").lines) == 5
 
 
 def test_curves_run_over_the_columns_or_their_names_that_are_numbers(axes):
@@ -160,7 +157,7 @@ def test_points_far_from_all_data_are_marked(images, monkeypatch):
         return lambda Y, X: replace(found(Y, X), far=np.arange(5) == 0)
 
     monkeypatch.setattr(type(kpca.model_), "reconstructing", far)
-    axes = plots.component(kpca, kind="curves")
+    axes = plots.component(kpca)
     assert [line.get_label() for line in axes.lines] == ["−2 SD (far)", *STEPS[1:]]
 
 
@@ -184,11 +181,6 @@ def test_what_figures_of_models_refuse(images, digits):
         (lambda: plots.spectrum({}), "a dict is not a model"),
         (lambda: plots.columns(kpca), "what the scores of this model explain of its columns is not known: fit it with"),
         *((lambda j=j: plots.component(kpca, j), number) for j in (0, 7, 1.0, "1")),
-        (
-            lambda: plots.component(kpca, kind="pictures"),
-            r"pictures need the shape of a row: pass image_shape, e.g. \(",
-        ),
-        (lambda: plots.component(kpca, kind="pie"), "kind='pie' is not one of pictures, curves, bars"),
         (lambda: plots.component(kpca, image_shape=(9, 7)), "makes 63 values, and rows have 64"),
         (lambda: plots.component(kpca, image_shape=(8, 4, 2)), r"give height and width, e\.g\. 28,28"),
         (

@@ -191,7 +191,7 @@ def test_unusual_rows_have_the_colour_of_their_reason(judged, axes):
     limit = model.calibration.limits(0.05)[2]
     reason = np.where(both > limit, np.where(residual >= distance, 1, 2), 0)
     at = np.maximum([distance, residual], limit / 1000).T
-    for arguments in ({"data": X, "flag": "5%"}, {"scores": judged / "s.zarr"}):
+    for arguments in ({"data": X, "flag": 0.05}, {"scores": judged / "s.zarr"}):
         axes.clear()
         assert plots.unusual(judged / "m.zarr", **arguments, axes=axes) is axes
         labels = axes.get_legend_handles_labels()[1]
@@ -213,7 +213,7 @@ def test_rows_that_cannot_be_judged_are_refused(judged):
         ("m", {"data": X, "flag": 0.001}, r"flag=0\.001: with 100 calibration rows"),
         ("m", {"data": X, "scores": judged / "s.zarr"}, "data and scores exclude each other"),
         ("m", {"scores": np.zeros((3, 3))}, "flags are in a feature store: pass the path"),
-        ("m", {"scores": judged / "no-flags.zarr"}, r"has no flags: write them with bigkpca transform --flag 1%"),
+        ("m", {"scores": judged / "no-flags.zarr"}, r"has no flags: write them with bigkpca transform --flag 0.01"),
         ("m", {"data": X[:, :2]}, "has 2 columns"),
     ):
         with pytest.raises(SpecError, match=message):

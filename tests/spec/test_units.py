@@ -3,25 +3,19 @@
 import pytest
 
 from bigkpca.errors import SpecError
-from bigkpca.spec.units import check_scheduler, parse_bytes, parse_seconds, parse_share
+from bigkpca.spec.units import check_scheduler, parse_bytes, parse_seconds
 from tests.data.cases import case
 
 ADDRESSES = ("tcp://10.0.0.1:8786", "tls://scheduler:8786", "wss://host:443", "localhost:8786", "inproc://1/3")
 READ = [
     (parse_bytes, {"2 GB": 2 * 10**9, "1MiB": 2**20, 5: 5}),
     (parse_seconds, {"90 s": 90, "10 min": 600, "2 mins": 120, "1.5 h": 5400, "1 minute": 60, 3.5: 3.5}),
-    (parse_share, {0.01: 0.01, "0.01": 0.01, "1%": 0.01, " 1 % ": 0.01, 1e-3: 0.001}),
     (check_scheduler, dict.fromkeys(ADDRESSES)),
 ]
 REFUSED = [
     (parse_bytes, ["-1 GB"], "'-1 GB': an amount of memory must be positive"),
     (parse_bytes, ["lots", "", "GB", "1e400 GB", "inf", "2", " 1.5 "], "'{}' is not an amount of memory"),
     (parse_seconds, ["", "s", "1e400 s", "inf", 10**400], "is not a time"),
-    (
-        parse_share,
-        [0, 1, "5", "100%", "-1%", "one", "", "%", True, None, float("nan"), [0.1]],
-        r"is not a share of rows between 0 and 1, such as 0\.01 or '1%'",
-    ),
     (
         check_scheduler,
         ["", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"],

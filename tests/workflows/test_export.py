@@ -70,6 +70,17 @@ def test_scores_are_the_same_bits_in_every_format(suffix, piece_bytes, scores, t
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_labels_and_weights_are_found_beside_an_array_that_is_named_by_its_path(tmp_path):
+    X, group = np.random.default_rng(0).normal(size=(60, 3)), zarr.open_group(tmp_path / "g.zarr")
+    for name, values in (("a", X), ("b", X), ("w", np.linspace(1, 2, len(X))), ("y", np.arange(len(X)))):
+        group.create_array(name, data=values)
+    model = bigkpca.fit(tmp_path / "g.zarr/a", tmp_path / "m.zarr", n_components=2, size=20, sample_weight="w")
+    assert model.sums.weight == pytest.approx(1.5 * len(X))
+    bigkpca.transform(model, tmp_path / "g.zarr/a", tmp_path / "s.zarr")
+    bigkpca.export(tmp_path / "s.zarr", tmp_path / "s.csv", labels="y")
+    np.testing.assert_array_equal(read(tmp_path / "s.csv")["label"], np.arange(len(X)))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_labels_stand_first_and_those_of_a_dataset_that_grew_are_those_of_the_first_rows(suffix, scores, tmp_path):
     done = run("export", str(scores), str(tmp_path / f"out{suffix}"), "--labels", "y")

@@ -80,7 +80,8 @@ def test_another_share_is_another_output_and_damage_is_found(fitted, rows, tmp_p
 def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model, digits):
     for flag, message in (
         (0.001, r"flag=0\.001: with 200 calibration rows, it must be at least 0\.01 and below 1"),
-        ("5", r"flag='5' is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
+        ("1%", r"flag='1%' is not a share of rows, such as 0\.01"),
+        (5, r"flag=5: with 200 calibration rows, it must be at least 0\.01 and below 1"),
     ):
         with pytest.raises(SpecError, match=message):
             bigkpca.transform(fitted, rows, tmp_path / "s.zarr", flag=flag)
@@ -134,7 +135,7 @@ def test_the_command_says_how_many_rows_are_flagged_and_which_are_the_most_unusu
     np.save(tmp_path / "rows.npy", rows)
     bigkpca.ingest(tmp_path / "rows.npy", tmp_path / "rows.zarr")
     out = tmp_path / "s.zarr"
-    lines = run("transform", fitted, tmp_path / "rows.zarr", out, "--flag", "5%").stdout.splitlines()
+    lines = run("transform", fitted, tmp_path / "rows.zarr", out, "--flag", "0.05").stdout.splitlines()
     found = flagged_rows(str(out))
     assert lines[3].startswith(f"{found.share.count} of 100 rows flagged ({found.share.count}%); expected at most 5%, ")
     assert lines[4].startswith("most unusual (limit ")

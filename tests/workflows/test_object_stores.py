@@ -84,16 +84,19 @@ def test_no_secret_is_ever_shown_or_stored(source, bucket, quiet_signals):
 
 
 @pytest.mark.full
-def test_reports_and_comparisons_are_written_to_local_disks_only(source, tmp_path, bucket):
+def test_reports_and_comparisons_are_written_to_buckets(source, tmp_path, bucket):
     made(source, bucket, bucket)
-    for refused in (
-        lambda: bigkpca.report(f"{bucket}/model.zarr", f"{bucket}/report.html"),
-        lambda: bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", sizes=[5], seeds=1),
-    ):
-        with pytest.raises(SpecError, match="are written to local disks only: use a local path"):
-            refused()
-    bigkpca.report(f"{bucket}/model.zarr", tmp_path / "report.html", scores=f"{bucket}/scores.zarr")
-    assert (tmp_path / "report.html").exists()
+    for out in (bucket, str(tmp_path)):
+        bigkpca.report(f"{bucket}/model.zarr", f"{out}/report.html", scores=f"{bucket}/scores.zarr")
+    with store_of(bucket).open(f"{bucket}/report.html") as page:
+        assert page.read() == (tmp_path / "report.html").read_bytes()
+    options = {"methods": "rff", "sizes": [10], "seeds": 1, "n_components": 2}
+    found = bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", **options)
+    with store_of(bucket).open(f"{found.path}/compare.csv") as table:
+        assert len(table.read().splitlines()) == 3
+    with pytest.raises(SpecError, match="already holds a comparison"):
+        bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", **options)
+    bigkpca.compare(f"{bucket}/data.zarr", f"{bucket}/compared", overwrite=True, **options)
 
 
 @pytest.mark.full
