@@ -3,6 +3,7 @@ the distribution of new rows has drifted. Source: `docs/numerics.md`, sections 2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -23,6 +24,7 @@ _MOST_EXACT = 100_000  # rows
 _TAIL, _LEAST_TAIL = 0.05, 10  # the share of the rows whose mean excess goes on beyond the largest, and their number
 _BETWEEN = 0.49  # of the step of p: limits are half a step above the next one
 _OF_BOTH = 2  # the least number of rows that a share stands for: one may have the largest residual, one distance
+_MOVED = 4  # standard errors by which chance moves no mean
 _DRIFTED = 0.999  # confidence of a figure of drift, over all quantities together
 _EDGES = 64  # of each quantity: bins of 1/63 of the rows, by which a distance may be too small
 _UNITS = 64  # roundoffs of |φ(x)|² by which residuals may be off
@@ -281,3 +283,13 @@ class Calibration:
         best = int(D[:-1].argmax())
         score, residual = np.maximum(D[[best, -1]] - (self.chance(rows) if rows else 0.0), 0.0).tolist()
         return Drift(max(residual, score), residual, score, best + 1, outside, rows, self.count)
+
+    def moved(self, means: Array, rows: int, variables: Mapping[str, slice]) -> list[str]:
+        """The variables whose means over new `rows`, of columns (d,), differ from those of the calibration rows by more
+        than chance, the largest difference in standard deviations first."""
+        squares = (means - self.rows.mean(axis=0, dtype=np.float64)) ** 2
+        variances = self.rows.var(axis=0, dtype=np.float64)
+        chance = _MOVED**2 * (1 / rows + 1 / self.count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = {name: squares[own].sum() / variances[own].sum() for name, own in variables.items()}
+        return sorted((name for name in far if far[name] > chance), key=lambda name: -far[name])

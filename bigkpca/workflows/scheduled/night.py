@@ -27,6 +27,7 @@ from bigkpca.execution.plan import check_plans, plan_transform
 from bigkpca.execution.progress import WARNING
 from bigkpca.execution.projection import check_columns, expansion_of, tile_scores, tile_scores_and_residuals
 from bigkpca.execution.tasks import block_tasks, named_rows
+from bigkpca.numerics.array_api import on_host
 from bigkpca.numerics.model import Model
 from bigkpca.numerics.preimages import Expansion
 from bigkpca.numerics.random_streams import COMPARED, random_stream
@@ -43,6 +44,7 @@ from bigkpca.workflows.scheduled.finding import ELSEWHERE, Found
 
 _MOST_COMPARED = 16_384  # new rows used to measure drift: chance contributes 0.01, whatever their number
 _MOST_NAMED = 5  # ranges of rows in a message
+_MOST_MOVED = 3  # columns in a message
 _MANY_ROWS = 2**40  # of a large output
 _MEMORY = "set a smaller output.block_rows, or fit a model with fewer landmarks"
 
@@ -169,6 +171,7 @@ class Extracted:
     sha256: str  # of its rows
     scores: Array  # (m, r) of the rows whose drift is measured
     residuals: Array  # (m,); empty if no drift can be measured
+    total: Array  # (d,) of these rows, if their columns have names
     flagged: int
     values: Mapping[str, Array]
 
@@ -197,13 +200,15 @@ def extract_block(
                 values = {"scores": scores, "residual": left} | flags_of(model, scores, left, asked.flag)
             if pure:
                 place.write(block, values)
-        residuals = np.empty(0)
+        residuals, total = np.empty(0), np.zeros(model.columns if model.names else 0)
         if expansion is not None:
             judged = map(model.scoring(most_rows, expansion), kept)
             residuals = np.concatenate([residuals, *(left for _, left in judged)])
+        if model.names:
+            total = sum((on_host(X).sum(axis=0, dtype=np.float64) for X in kept), total)
     flags = values.get("flagged", np.empty(0))[max(asked.first - block.start, 0) :]
     compared, flagged = values["scores"][mine - block.start], int(np.count_nonzero(flags))
-    return Extracted(digest.hexdigest(), compared, residuals, flagged, {} if pure else values)
+    return Extracted(digest.hexdigest(), compared, residuals, total, flagged, {} if pure else values)
 
 
 def _between(numbers: Array, block: Block) -> Array:
@@ -308,6 +313,10 @@ def _judge(night: Night, model: Model, found: Sequence[Extracted]) -> None:
     record["drift"] = {**asdict(drift), "threshold": most}
     if drift.figure > most:
         message = f"drift {drift.figure:.3f} is above {most:g}: new rows are unlike those of the fit"
+        if model.names:
+            means = sum((each.total for each in found), np.zeros(model.columns)) / drift.rows
+            moved = calibration.moved(means, drift.rows, model.variables)[:_MOST_MOVED]
+            message += f", most in the means of {', '.join(map(repr, moved))}" if moved else ""
         if job.run.on_drift == "fail":
             raise DriftError(
                 f"{message}; nothing was published. Inspect these rows, then set on_drift to warn, or name another "

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
 import bigkpca
 from bigkpca.errors import DriftError, SpecError
+from bigkpca.ingesting import ingest
 from bigkpca.workflows.fit import save
 from tests.helpers import drift
 from tests.helpers.commands import run
@@ -62,6 +64,21 @@ def test_drift_is_warned_of_and_the_features_are_published(judged):
     assert any(note.startswith("warning: drift 0.") for note in told.notes)
     assert (record["status"], record["exit_code"], record["total_rows"]) == ("done", 0, 1800)
     np.testing.assert_array_equal(night.scores(), night.wanted(block_rows=256))
+
+
+def test_the_columns_whose_means_moved_most_are_named(tmp_path):
+    night = Night.made(tmp_path / "job")
+    night.set(LARGER_BLOCKS)
+    frame = pd.DataFrame(some_rows(1200), columns=[*"abcd"]).assign(kind=np.resize([*"xyz"], 1200))
+    ingest(frame, night.rows, categorical="kind", block_rows=256)
+    night.run()
+    for changed, named in (
+        ({"a": frame.a + 9, "b": frame.b + 12, "c": frame.c - 9, "kind": "z"}, "'a', 'b', 'c'"),
+        ({"b": -8 - frame.b, "kind": "z"}, "'b', 'kind'"),
+    ):
+        ingest(frame.assign(**changed)[:300], night.rows, append=True)
+        (record,) = night.run()
+        assert record["message"].endswith(f"unlike those of the fit, most in the means of {named}")
 
 
 def test_drift_that_is_a_failure_publishes_nothing_and_is_not_diluted_by_later_rows(judged):
