@@ -71,14 +71,14 @@ class ColumnOptions:
 class _Unusable(Exception):
     """A value without a number: its place in the batch, what it is, and what to do."""
 
+    def fault(self, where: str, first: int, name: str) -> _Fault:
+        """The fault of a column of this name, in a batch whose first row has this number in `where`."""
+        place, what, advice = self.args
+        return f"{where}: ", f"row {first + place:,} (counted from 0) of column {name!r} is {what}", advice
+
 
 _Fault = tuple[str, str, str]
-"""The place where something is wrong, empty for a whole column, what is wrong, and what to do."""
-
-
-def _fault_of(error: _Unusable, where: str, first: int, name: str) -> _Fault:
-    place, what, advice = error.args
-    return f"{where}: ", f"row {first + place:,} (counted from 0) of column {name!r} is {what}", advice
+"""The place of a fault, which is empty for a whole column, what is wrong there, and what to do."""
 
 
 def _refused(faults: Iterable[_Fault]) -> DataError:
@@ -300,7 +300,7 @@ class Encoder:
             try:
                 numbers = column.encode(values)
             except _Unusable as error:
-                faults.append(_fault_of(error, where, first, column.name))
+                faults.append(error.fault(where, first, column.name))
                 continue
             found[:, at : at + column.width] = cast(numbers, self.dtype, first, where, column.name)
             at += column.width
@@ -374,7 +374,7 @@ class _Learner:
             if not self._fills:
                 _refuse_missing(missing)
         except _Unusable as error:
-            self._unusable = self._unusable or _fault_of(error, where, first, self.column.name)
+            self._unusable = self._unusable or error.fault(where, first, self.column.name)
 
     def _added(self, values: Any) -> Array:
         """Add numbers to the sum, and return which ones are missing."""

@@ -330,15 +330,12 @@ def _unfit(table: Table, names: Sequence[str], others: Sequence[Column], options
             learned(others, [first], options, lambda rows: None)
         except DataError as error:
             also = f"; {error}"
-    ways = [f"leave {'others' if few else 'them'} out with drop (--drop), or convert them first, e.g. with polars"]
+    flag = shlex.quote(",".join(few))
+    categories = f"text with few distinct values with categorical={few!r} (--categorical {flag})"
+    ways = [f"make columns of 0 and 1 of {categories}"] if few else []
     if table.of_text:
-        ways = [
-            "say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=)",
-            *ways,
-        ]
-    if few:
-        flag = f"categorical={few!r} (--categorical {shlex.quote(','.join(few))})"
-        ways = [f"make columns of 0 and 1 of text with few distinct values with {flag}", *ways]
+        ways.append("say how numbers, dates and missing values are written (--csv decimal_point=, timestamp_parsers=)")
+    ways.append(f"leave {'others' if few else 'them'} out with drop (--drop), or convert them first, e.g. with polars")
     return DataError(
         f"{table.where}: {'columns' if names[1:] else 'column'} {', '.join(listed)}{' and more' * (len(names) > 8)} "
         f"cannot become numbers: {', '.join(ways)}{also}"
