@@ -13,7 +13,7 @@ import click
 from bigkpca.cli.command import option, verbose_option
 from bigkpca.data.stores import expanded
 from bigkpca.errors import SpecError
-from bigkpca.spec import DENSE_MOST_FEATURES, RANDOM_FEATURES, SIZE_RULE, FitSpec
+from bigkpca.spec import RANDOM_FEATURES, SIZE_RULE, FitSpec
 from bigkpca.spec.checks import typed, unused
 from bigkpca.spec.units import TIMEOUT_WRITTEN, parse_bytes
 
@@ -132,15 +132,11 @@ def spec_options(names: Iterable[str]) -> Callable[[Command], Command]:
 fit_options = spec_options(FitSpec.model_fields)
 
 
-# The meaning of defaults that are rules.
+# The meaning of defaults that are rules, unless the description of the field has it.
 _RULES = {
-    "sigma": "from the median distance between sampled rows",
-    "gamma": "from sigma, or 1/columns",
     "size": f"{SIZE_RULE}; {RANDOM_FEATURES} random features",
     "landmarks": "kmeans for kernels of x - y, rpcholesky or uniform for others",
     "n_directions": "as few as keep the kernel nearly unbiased",
-    "dtype": "that of the data, or float64 where rounding would matter",
-    "solver": f"randomized above {DENSE_MOST_FEATURES} random features",
     "block_rows": "from the chunks and columns of the data",
 }
 
@@ -150,7 +146,7 @@ def default_of(name: str) -> str:
     value = FitSpec.model_fields[name].default
     if isinstance(value, bool):
         return "yes" if value else "no"
-    shown = str(value) if value is not None else "automatic" if name in _RULES else "none"
+    shown = str(value) if value is not None else "automatic" if name in ("gamma", "dtype", *_RULES) else "none"
     return f"{shown} ({_RULES[name]})" if name in _RULES else shown
 
 

@@ -64,7 +64,7 @@ def open_labels(given: str, source: str | None) -> tuple[Any, str, list[Any]]:
         except ValueError as error:
             raise SpecError(f"labels cannot be read from {given}: {error}") from error
     if store.is_folder(given):
-        return groups.open_values(given, "y"), given, _categories(given.removesuffix("/y"))
+        return groups.open_values(given), given, _categories(given.removesuffix("/y"))
     if source is None or "/" in given or not store_of(source).is_folder(source):
         raise SpecError(
             f"no labels at {given}: give a .npy file, a Zarr array, a dataset with labels, or the name of an array "

@@ -52,7 +52,7 @@ def test_defaults_and_rules_of_fields_are_shown_as_the_spec_has_them():
         shown = re.search(r"\[default: (.+)\]", options[name].get_help_record(context)[1])
         assert shown
         value = ("no", "yes")[field.default] if field.annotation is bool else field.default
-        assert shown[1].startswith("automatic (" if value is None and shown[1] != "none" else str(value).lower()), name
+        assert shown[1].startswith("automatic" if value is None and shown[1] != "none" else str(value).lower()), name
     assert JobRun().timeout == options["timeout"].default
 
 
