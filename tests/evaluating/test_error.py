@@ -93,6 +93,15 @@ def test_an_evaluation_tells_what_scores_capture_of_columns_and_what_pre_images_
     assert bigkpca.evaluate(fitted(X, kernel="laplacian"), X).lost is None
 
 
+def test_models_that_keep_all_rows_have_no_error_on_them():
+    X = some_rows(200)
+    for method, refine in (("exact", 0), ("nystroem", 2), ("rff", 2)):
+        model = fitted(X, method=method, refine=refine, residual_tol=1e-9)
+        found = bigkpca.evaluate(model, X, sample=80)
+        assert max(found.unexplained.value, found.kernel.value) < 1e-6
+        assert found.explained.value == pytest.approx(model.solution.explained_variance_ratio.sum(), rel=0.2)
+
+
 @pytest.fixture
 def stored(tmp_path):
     path = str(tmp_path / "rows.zarr")

@@ -69,6 +69,8 @@ def test_all_rows_as_landmarks_give_the_eigenvalues_of_the_weighted_matrix(X, ce
     kpca = KernelPCA(8, sigma=30.0, landmarks=X, size="auto", center=center).fit(X, sample_weight=weights)
     expected = exact_eigenvalues(X, weights, kernels.Gaussian(30.0), center)[:8]
     np.testing.assert_allclose(kpca.eigenvalues_, expected, rtol=1e-8)
+    Y = kpca.transform(X)
+    np.testing.assert_allclose(kpca.fit_transform(X, sample_weight=weights), Y)
 
 
 WEIGHTS = {

@@ -40,6 +40,15 @@ def naive_step(gamma, S, z, x, tau):
     return [t / bottom for t in top]
 
 
+def test_the_first_step_is_mikas(model):
+    gamma = expansion(model).weights(model.scores(X))
+    once = back(FixedPoint(iterations=1), model, model.scores(X), X)
+    expected = [naive_step(g, model.features.landmarks, x, x, 0) for g, x in zip(gamma, X, strict=True)]
+    assert_allclose(once.rows, expected, atol=1e-10)
+    assert_array_equal(once.iterations, 1)
+    assert not once.converged.any()
+
+
 def test_where_it_ends_is_a_fixed_point_that_an_anchor_holds_at_its_start(model):
     gamma, S = expansion(model).weights(model.scores(X)), model.features.landmarks
     lengths = []
@@ -50,6 +59,13 @@ def test_where_it_ends_is_a_fixed_point_that_an_anchor_holds_at_its_start(model)
         assert_allclose(found.rows, expected, atol=1e-8)
         lengths.append(np.linalg.norm(found.rows - X, axis=1).max())
     assert lengths[0] > lengths[1] > 10 * lengths[2]
+
+
+def test_without_a_start_it_begins_at_the_linear_map(model):
+    S, Y = model.features.landmarks, model.scores(X)
+    known, of_Y = (np.hstack([scores, np.ones((len(scores), 1))]) for scores in (model.scores(S), Y))
+    linear = of_Y @ np.linalg.lstsq(known, S)[0]
+    assert_allclose(back(FixedPoint(), model, Y).rows, back(FixedPoint(), model, Y, linear).rows, atol=1e-9)
 
 
 def test_the_thesis_form_is_the_update_of_the_thesis(model):
@@ -80,6 +96,17 @@ def test_no_step_makes_it_worse():
         values = [goal.at(R, gamma).value - hold / 2 * ((R - Z) ** 2).sum(axis=1) for R in steps]
         assert (np.diff(values, axis=0) >= -1e-13).all()
         assert (values[-1] > values[0]).all()
+
+
+def test_rows_converge_each_on_its_own(model):
+    Y, way = model.scores(X), FixedPoint(tol=1e-6, iterations=2)
+    there = back(FixedPoint(tol=1e-9), model, Y, X).rows
+    mixed = np.where(np.arange(6)[:, None] % 2, there, X)
+    got = back(way, model, Y, mixed)
+    assert_array_equal(got.converged, [False, True] * 3)
+    assert_array_equal(got.iterations, [2, 1] * 3)
+    alone = [back(way, model, Y[i : i + 1], mixed[i : i + 1]).rows[0] for i in range(6)]
+    assert_allclose(got.rows, alone, atol=1e-12)
 
 
 def test_a_start_that_is_pushed_away_moves_to_the_landmark_that_explains_most():
