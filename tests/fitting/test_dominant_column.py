@@ -10,6 +10,7 @@ import zarr
 import bigkpca
 from bigkpca import KernelPCA, kernels
 from bigkpca.errors import DominantVariableWarning
+from bigkpca.numerics.dominance import dominant_columns
 from tests.data.cases import case
 
 RNG = np.random.default_rng(3)
@@ -69,3 +70,10 @@ def test_images_and_columns_of_one_unit_are_never_warned_of(digits, tmp_path):
             warnings.simplefilter("ignore", UserWarning)
             warnings.simplefilter("error", DominantVariableWarning)
             fit(data, **options)
+
+
+def test_rounding_and_overflow_are_neither_errors_nor_warned_of():
+    X = RNG.normal(size=(400, 5))
+    assert dominant_columns(X * [1, 1, 1e10, 1, 1]).columns == slice(2, 3)  # beside which the others are rounding
+    for rows in (X * 1e200, X * [1, 1e300, 1, 1, 1], np.full((3, 2), np.inf)):
+        assert dominant_columns(rows) is None

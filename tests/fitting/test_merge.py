@@ -54,6 +54,8 @@ def test_adding_rows_is_fitting_all_with_the_same_features_and_signs(case, X):
     followed = agreement[np.abs(agreement) > 0.5]  # a component that turned into another one has no sign to follow
     assert len(followed) >= 3
     assert (followed > 0).all()
+    fewer = extend(half, ArrayRows(X[220:]), FitSpec.of(half).model_copy(update={"n_components": 4}), ENGINE)
+    np.testing.assert_allclose(scores(fewer, X), after[:, :4], rtol=1e-6, atol=1e-6 * np.abs(after).max())
 
 
 def test_models_without_sums_take_no_more_rows(X):

@@ -80,11 +80,6 @@ def nystroem_gram(C, W, cutoff):
     return C @ np.linalg.pinv(W, rcond=cutoff, hermitian=True) @ C.T
 
 
-def nystroem_kpca(C, W, r, center=True, cutoff=1e-12):
-    """Kernel PCA of the n x n approximation."""
-    return gram_kpca(nystroem_gram(C, W, cutoff), r, center)
-
-
 def columns_gram(C, cutoff=1e-12):
     """sqrt(n/l) C ((C'C)^(1/2))+ C', the n x n approximation of column sampling."""
     n, l = C.shape  # noqa: E741

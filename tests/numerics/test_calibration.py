@@ -100,6 +100,7 @@ def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     scores, left = model.scoring(60, model.expansion())(X)
     found = Calibration(X, 60 / model.solution.eigenvalues, scores, left).statistics(scores, left)
     np.testing.assert_allclose(found[:2], [Q, T2], rtol=1e-5)
+    np.testing.assert_array_equal(next(model.residuals([X], 60, model.expansion())), left)
 
 
 def shares_of_orders(alpha, values, residuals):

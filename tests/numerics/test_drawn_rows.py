@@ -125,17 +125,6 @@ def test_the_threshold_makes_the_wanted_number_of_rows_and_a_few_say_what_it_is_
     assert threshold_of(np.r_[5.0, 5.0, np.zeros(9)], 10.0, 4) < 5.0  # fewer rows have residuals
 
 
-def test_samples_of_a_heavy_tail_have_as_many_rows_as_wanted(features):
-    X = clustered_rows(5, 4000) * (1 + np.random.default_rng(1).pareto(1.0, 4000))[:, None]
-    kernel = Polynomial(0.3, 3)
-    heavy = KernelRows(kernel, np.zeros(3), X[:8])
-    draw = Draw(measure_of(kernel, X[:8]), 300, 0.0, seed=0)
-    whole = drawn(draw, heavy, X)
-    assert 230 < len(whole.X) < 370
-    parts = [drawn(draw, heavy, X[start : start + 1024], start) for start in range(0, 4000, 1024)]
-    assert_array_equal(reduce(add, parts).X, whole.X)
-
-
 def test_all_rows_are_drawn_if_they_are_few_and_numbers_that_no_fit_makes_are_refused(X, features, measure):
     found = drawn(Draw(measure, 600, 0.0, 0), features, X)
     assert_array_equal(found.X, X)

@@ -7,35 +7,7 @@ from numpy.testing import assert_allclose
 from bigkpca.numerics.kernels import Linear
 from bigkpca.numerics.methods import ColumnSampling, Exact, Nystroem
 from bigkpca.numerics.preimages import expansion, residuals
-from tests.helpers import oracles
-from tests.numerics.preimages.models import GAUSSIAN, RANDOM, fitted, random_fitted, rows
-
-
-@pytest.mark.parametrize("center", [True, False])
-def test_of_all_rows_weights_are_those_of_kwok_and_tsang(center):
-    X, r = rows(), 4
-    K = oracles.matrix(lambda x, y: oracles.gaussian(x, y, 1.5), X, X)
-    values, scores = oracles.gram_kpca(K, r, center)
-    alpha = scores / values
-    model = fitted(method=Exact(), r=r, center=center)
-    Y = model.scores(X[:7])
-    gamma = Y @ oracles.with_signs_of(alpha, model.solution.components).T
-    expected = [[g + (1 - sum(row)) / len(X) if center else g for g in row] for row in gamma]
-    assert_allclose(expansion(model).weights(Y), expected, atol=1e-10)
-
-
-@pytest.mark.parametrize("center", [True, False])
-def test_landmarks_reconstruct_the_projection_in_their_span(center):
-    model = fitted(center=center)
-    P = np.linalg.inv(np.linalg.cholesky(model.features.gram())).T  # z(x) = P'k_S(x), <z, z> = k^
-    Z = GAUSSIAN(rows(), model.features.landmarks) @ P
-    mean = Z.mean(axis=0) if center else np.zeros(Z.shape[1])
-    V = np.linalg.svd(Z - mean, full_matrices=False)[2][:5].T
-    Q = GAUSSIAN(rows(9, seed=4), model.features.landmarks) @ P
-    projected = mean + (Q - mean) @ V @ V.T
-    Y = model.scores(rows(9, seed=4))
-    assert_allclose(expansion(model).weights(Y), projected @ P.T, atol=1e-6)
-    assert_allclose(expansion(model).squares(Y), (projected**2).sum(axis=1), rtol=1e-8)
+from tests.numerics.preimages.models import GAUSSIAN, fitted, rows
 
 
 @pytest.mark.parametrize(("method", "center"), [(Nystroem("thesis"), True), (ColumnSampling(), False)])
@@ -48,17 +20,6 @@ def test_scores_of_other_landmark_methods_stand_for_their_least_squares(method, 
     Q = model.scores(rows(9, seed=4))
     expected = np.hstack([Q, one[:9]]) @ map_of @ P.T
     assert_allclose(expansion(model).weights(Q), expected, atol=1e-6 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("kind", RANDOM)
-def test_of_random_features_the_weights_are_the_reconstruction_itself(kind):
-    model = random_fitted(kind)
-    X = rows(9, seed=4)
-    ((V, _),) = model.features.tiles([X], 9)
-    mean, A = model.solution.mean, model.solution.components
-    projected = mean + (V - mean) @ A @ A.T
-    assert_allclose(expansion(model).weights(model.scores(X)), projected, atol=1e-12)
-    assert_allclose(expansion(model).squares(model.scores(X)), (projected**2).sum(axis=1), rtol=1e-10)
 
 
 def residuals_of(model, X):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bigkpca.numerics import moments
-from bigkpca.numerics.moments import column_moments, represented
+from bigkpca.numerics.moments import represented
 from tests.helpers import oracles
 from tests.numerics.fits import block_moments, seeds
 
@@ -54,43 +54,6 @@ def test_the_mean_belongs_to_the_shift_that_was_subtracted():
     mean, scatter = oracles.two_pass_moments(V)
     assert_allclose(got.mean, mean, rtol=1e-13)
     assert_allclose(got.scatter, scatter, rtol=1e-6)
-
-
-@given(
-    seed=seeds,
-    n=st.integers(1, 40),
-    d=st.integers(1, 4),
-    cuts=st.lists(st.integers(1, 39), max_size=6),
-    dtype=st.sampled_from([np.uint8, np.float32, np.float64]),
-    offset=st.sampled_from([0.0, 1e6]),
-)
-def test_moments_of_columns_are_those_of_two_passes_in_any_split(seed, n, d, cuts, dtype, offset):
-    rng = np.random.default_rng(seed)
-    X = (rng.normal(size=(n, d)) * 20 + 100 + (offset if dtype != np.uint8 else 0)).astype(dtype)
-    X.flags.writeable = False
-    parts = [column_moments(part) for part in np.split(X, sorted(set(cuts))) if len(part)]
-    total = added_in_some_order(parts, rng)
-    exact = X.astype(np.longdouble)
-    assert total.weight == n
-    assert total.mean.dtype == total.squares.dtype == np.float64
-    assert_allclose(total.mean, exact.mean(axis=0).astype(float), rtol=1e-14)
-    assert_allclose(total.squares, ((exact - exact.mean(axis=0)) ** 2).sum(axis=0).astype(float), rtol=1e-8, atol=1e-5)
-    assert (total.squares >= 0).all()
-    assert_allclose(total.scale() ** 2, np.where(total.scale() == 1, 1, total.squares / n), rtol=1e-12)
-
-
-@pytest.mark.parametrize("far", [1e2, 1e5, 1e25])  # of the last, no square fits float32
-def test_far_rows_do_not_round_the_sums_of_the_others(far):
-    V = np.random.default_rng(0).normal(size=(2000, 5)).astype(np.float32)
-    V[[0, 9, 1000]] = far * np.array([1, 0, -1, 0, 0], np.float32)
-    got = block_moments([(V.copy(), np.ones(2000))], np.zeros(5))
-    across = np.linalg.qr(np.column_stack([V[0].astype(float), np.eye(5)]))[0][:, 1:]  # where the far rows are zero
-    exact = V.astype(float)
-    near = np.delete(exact, [0, 9, 1000], axis=0) @ across
-    if far < 1e8:  # or float64 loses the others, too
-        assert_allclose(across.T @ got.about_zero @ across, near.T @ near, rtol=1e-6, atol=1e-3)
-    assert_allclose(got.about_zero[1, 1:2], exact[:, 1] @ exact[:, 1], rtol=1e-6)
-    assert_allclose(got.mean[1], exact[:, 1].mean(), rtol=1e-5)
 
 
 def test_rows_drawn_for_certain_stand_for_themselves_and_others_for_equal_shares_of_the_rest():

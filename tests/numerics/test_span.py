@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from bigkpca.errors import DataError
 from bigkpca.numerics.features import KernelRows
@@ -30,17 +30,6 @@ def test_a_basis_is_orthonormal_and_leaves_what_the_landmarks_leave(kernel, posi
     left = np.trace(kernel.gram(X) - oracles.nystroem_gram(C, W, 1e-12))
     assert_allclose(span.trace_error, left, atol=1e-8 * moments.trace)
     assert (span.unexplained is None) is basis.indefinite
-
-
-def test_each_landmark_of_the_order_is_the_one_that_those_before_explain_least_of():
-    W = Gaussian(1.5).gram(rows(3, 30, 4))
-    basis = basis_of(W, 1e-12, positive=True)
-    assert_array_equal(np.sort(basis.order), np.arange(30))
-    for j in range(30):
-        some = basis.order[:j]
-        left = np.diag(W) - np.sum(W[some] * np.linalg.solve(W[np.ix_(some, some)], W[some]), axis=0)
-        assert_allclose(left[basis.order[j]], left.max(), rtol=1e-6)
-        assert not np.delete(basis.P[:, j], basis.order[: j + 1]).any()
 
 
 @pytest.mark.parametrize("positive", [True, False])

@@ -137,9 +137,8 @@ LEAST = {"solid": 0.99, "fair": 0.9}  # cosine with the true component
 
 def _judge_trust(certified, scores, true, found):
     words = np.array(certified.trust)
-    for j in np.flatnonzero(
-        (words != "doubtful") & (true.values[: len(words)] > 1e4 * true.slack)
-    ):  # or it is rounding
+    known = true.values[: len(words)] > 1e4 * true.slack  # the others are rounding
+    for j in np.flatnonzero((words != "doubtful") & known):
         exact, word = true.values[j], str(words[j])
         # Eigenvectors of values within 2 % turn into each other at a touch: what can be asked for is their span.
         near = np.abs(true.values - exact) <= 0.02 * exact

@@ -148,17 +148,6 @@ def test_principal_features_are_those_of_the_projection_times_a_factor_of_the_re
     assert_array_equal(diagonal, 1)
 
 
-def test_the_unexplained_part_is_what_the_diagonal_lacks():
-    features, X = principal(), rows(50, seed=2)
-    lacking = 1 - (all_features(features, X)[0] ** 2).sum(axis=1)
-    assert (lacking > 0).all()
-    assert_allclose(features.unexplained(50 - lacking.sum(), 50), lacking.mean())
-    corrected = principal(factor=1.3**-0.5)
-    assert_allclose(corrected.unexplained(12345.0, 50), 1 - 1 / 1.3)
-    assert_allclose((all_features(corrected, X)[0] ** 2).sum(axis=1), 1 / 1.3)
-    assert principal(factor=1.0).unexplained(50.0, 50) == 0
-
-
 def sketch(seed, kernel, size=16, d=3, dtype=np.float64):
     return tensor_sketch(kernel, size, np.zeros(d), None, np.random.default_rng(seed), np.dtype(dtype))
 
@@ -185,19 +174,6 @@ def test_a_tensor_sketch_is_a_count_sketch_of_the_tensor_power(size, degree, dty
     wide = sketch(0, Polynomial(0.7), size=4, d=50)
     assert set(np.unique(wide.signs)) == {-1, 1}
     assert set(np.unique(wide.buckets)) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize(
-    ("kernel", "size"), [(Polynomial(0.7, 2, 0.4), 33), (Polynomial(0.5, 3, 0.0), 16), (Polynomial(0.3, 4), 16)]
-)
-def test_tensor_sketches_are_unbiased_and_their_variance_is_bounded(kernel, size):
-    X = fits.rows(0, n=3)
-    products = np.array([V @ V.T for V in (all_features(sketch(s, kernel, size), X)[0] for s in range(300))])
-    errors = products.std(axis=0, ddof=1) / 300**0.5
-    assert (np.abs(products.mean(axis=0) - kernel(X, X)) < 5 * errors + 1e-12).all()
-    norms = kernel.diagonal(X)  # |x^|^(2p)
-    bound = (3**kernel.degree - 1) / size * np.outer(norms, norms)
-    assert (products.var(axis=0) < bound * 1.2).all()
 
 
 # On devices.
@@ -265,14 +241,14 @@ def test_columns_of_weight_0_are_0_where_differences_overflow(dtype, device):
 
 @every_device
 @every_dtype
-@pytest.mark.parametrize("far", [0, 3])
+@pytest.mark.parametrize(("far", "length"), [(0, 1), (3, 1e4), (3, 1e22)])  # of the last, no square fits float32
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sums_of_tall_tiles(weighted, far, dtype, device):
+def test_sums_of_tall_tiles(weighted, far, length, dtype, device):
     """Each entry to the precision of what near rows add to it: far rows, in three of seven columns, do not round them
     away. More rows than are added up at once, with weights 0, 1 and 4, whose roots are exact."""
     rng = np.random.default_rng(0)
     V, some = 5 + rng.normal(size=(5000, 7)), rng.choice(5000, far, replace=False)
-    V[some, :3], V[some, 3:] = np.rint(1e4 * V[some, :3]), 5
+    V[some, :3], V[some, 3:] = np.rint(length * V[some, :3]), 5
     V, diagonal, u = V.astype(dtype), rng.uniform(1, 2, len(V)), np.ones(len(V))
     if weighted:
         u = rng.integers(0, 3, len(V)) ** 2.0
@@ -282,7 +258,8 @@ def test_sums_of_tall_tiles(weighted, far, dtype, device):
     precise, parts = {"float32": 1e-5, "float64": 1e-12}[dtype], (slice(0, 4000), slice(4000, None))
     for where in (np.copy, place(device)):
         tiles, weights = [(where(V[part]), diagonal[part]) for part in parts], [u[part] for part in parts]
-        sums = shifted_sums(tiles, np.full(7, 5.0), Rounding.unknown(7), weights if weighted else None)
+        with np.errstate(over="ignore"):
+            sums = shifted_sums(tiles, np.full(7, 5.0), Rounding.unknown(7), weights if weighted else None)
         assert sums.count == (u > 0).sum()
         assert_allclose([sums.weight, sums.trace], [u.sum(), u @ diagonal], rtol=1e-12)
         size = precise * np.sqrt(squares) + 1e-14 * np.sqrt(np.diag(scatter))

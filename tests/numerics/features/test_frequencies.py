@@ -85,27 +85,6 @@ def test_frequencies_of_extreme_matern_kernels_are_finite(coupling):
         assert (np.abs(W).max(axis=1) > 0).all()
 
 
-@pytest.mark.parametrize(("kernel", "distance"), [(Gaussian(1.0), 0.5), (Matern(1.2, 2.2), 2.0)], ids=str)
-def test_variances_of_pairs_and_of_phases_follow_the_formulas(kernel, distance):
-    # D Var = 1 + k(2 delta) - 2 k(delta)^2 for pairs, 1 + k(2 delta) / 2 - k(delta)^2 for phases.
-    m, X, rng = 100_000, two_rows(3, distance), np.random.default_rng(0)
-    once, twice = kernel(X, X)[0, 1], kernel(X, two_rows(3, 2 * distance))[0, 1]
-    W = draw_frequencies(kernel, "iid", m, 3, rng)
-    V = features(kernel, W, X)
-    each = m * (V[0] * V[1]).reshape(2, m).sum(axis=0)  # what one frequency alone estimates
-    assert_allclose(2 * each.var(), 1 + twice - 2 * once**2, rtol=0.02)
-    V = features(kernel, W, X, rng.uniform(0, 2 * np.pi, m))
-    each = m * V[0] * V[1]
-    assert_allclose(each.var(), 1 + twice / 2 - once**2, rtol=0.02)
-    assert abs(each.mean() - once) < 5 * each.std() / np.sqrt(m)
-
-
-def test_orthogonal_frequencies_have_the_lower_variance():
-    X = two_rows(8, 1.0)
-    iid, orthogonal = (estimates(Gaussian(1.0), each, 8, 8, X, 100, seed=0).var() for each in COUPLINGS)
-    assert orthogonal < 0.6 * iid
-
-
 # Principal axes.
 
 MANY = 10**6  # frequencies, more than axes
