@@ -62,12 +62,12 @@ def stored(X, tmp_path_factory):
     return open_rows(path)
 
 
-# Two processes with two threads each, and three with one.
-PLACES = [("cluster_elsewhere", pytest.mark.full), ("three_processes", pytest.mark.long)]
+FULL = pytest.param("cluster_elsewhere", marks=pytest.mark.full)
 
 
-@pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in PLACES])
+@pytest.fixture(params=[FULL, pytest.param("three_processes", marks=pytest.mark.long)])
 def place(request):
+    """Two processes with two threads each, and three with one."""
     return request.getfixturevalue(request.param)
 
 

@@ -32,9 +32,10 @@ def test_options_of_a_fit_are_declared_and_described_with_the_defaults_of_the_sp
     assert set(defaults) - set(declared_options(bigkpca.compare)) == {*VARIED, "n_components"}
 
 
-@pytest.mark.parametrize(
-    "name", ["fit", "plan", "compare", "sigma", "transform", "reconstruct", "denoise", "evaluate", "verify"]
-)
+NAMED = "fit", "plan", "compare", "sigma", "transform", "reconstruct", "denoise", "evaluate", "verify"
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_docstrings_name_every_option(name):
     function = getattr(bigkpca, name)
     entries = inspect.getdoc(function).partition("\n**options\n")[2].partition("\n\n")[0]

@@ -13,20 +13,14 @@ READ = [
     (parse_share, {0.01: 0.01, "0.01": 0.01, "1%": 0.01, " 1 % ": 0.01, 1e-3: 0.001}),
     (check_scheduler, dict.fromkeys(ADDRESSES)),
 ]
+WRONG_SHARES = [0, 1, "5", "100%", "-1%", "one", "", "%", True, None, float("nan"), [0.1]]
+WRONG_ADDRESSES = ["", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"]
 REFUSED = [
     (parse_bytes, ["-1 GB"], "'-1 GB': an amount of memory must be positive"),
     (parse_bytes, ["lots", "", "GB", "1e400 GB", "inf", "2", " 1.5 "], "'{}' is not an amount of memory"),
     (parse_seconds, ["", "s", "1e400 s", "inf", 10**400], "is not a time"),
-    (
-        parse_share,
-        [0, 1, "5", "100%", "-1%", "one", "", "%", True, None, float("nan"), [0.1]],
-        r"is not a share of rows between 0 and 1, such as 0\.01 or '1%'",
-    ),
-    (
-        check_scheduler,
-        ["", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"],
-        "is not the address of a Dask scheduler",
-    ),
+    (parse_share, WRONG_SHARES, r"is not a share of rows between 0 and 1, such as 0\.01 or '1%'"),
+    (check_scheduler, WRONG_ADDRESSES, "is not the address of a Dask scheduler"),
 ]
 
 
