@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
-from bigkpca import methods
+from bigkpca import kernels, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import preimage_error
@@ -75,15 +75,9 @@ def digest(*values):
     return hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
 
 
-def gram(X):
-    squares = (X**2).sum(axis=1)
-    K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 30)
-    return (K + K.T) / 2
-
-
 def everything(fit, X, stored, engine):
     """A digest of what a fit and each pass over the rows makes."""
-    rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
+    rows = ArrayRows(kernels.Gaussian(4.0).gram(X).astype(np.float32)) if fit == "precomputed" else stored
     model = fitted(rows, engine, **OPTIONS | FITS[fit])
     scores = transformed(model, rows, engine)
     found = {"model": model_digest(model), "scores": digest(scores)}

@@ -1,5 +1,6 @@
 """The commands as a user types them: what they print where, and what they exit with."""
 
+import errno
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ import zarr
 import bigkpca
 from bigkpca.cli import demo
 from bigkpca.spec import FitSpec
+from bigkpca.storage import describe
 from bigkpca.workflows import scheduled
 from tests.helpers.commands import run
 from tests.helpers.jobs import LEAST, written
@@ -199,6 +202,14 @@ def test_commands_in_processes_of_their_own_have_exit_codes_also_below_dask():
         command = [sys.executable, "-m", *words, "info", "/nowhere.zarr"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stderr) == (2, "bigkpca: /nowhere.zarr does not exist\n")
+
+
+def test_a_full_disk_is_no_fault_of_the_program(made, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(describe, "info", mock.Mock(side_effect=full))
+    done = run("info", made.model)
+    assert done.exit_code == 6
+    assert "the disk is full" in done.stderr
 
 
 @pytest.mark.parametrize("draws", [False, pytest.param(True, marks=pytest.mark.full)])

@@ -130,14 +130,6 @@ def words_of(path, rows=None):
     return np.array(found["categories"])[found["y"][:rows]]
 
 
-def check_appended(path, new, words):
-    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
-    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
-    told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
-    assert told == [(["first.npz"], [0, 300]), (["more.npz"], [300, 300 + len(new)])]
-    assert [Path(source["path"]).name for source in about(path)["sources"]] == ["first.npz", "more.npz"]
-
-
 def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
     rows, out = npy(tmp_path / "x.npy", np.ones((2, 1))), tmp_path / "o.zarr"
     labels = [npy(tmp_path / f"y{i}.npy", np.array([i, i + 1])) for i in (0, 7)]
@@ -158,7 +150,11 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     np.testing.assert_array_equal(words_of(path, 300), WORDS[Y])
     assert ingest([tmp_path / "first.npz"], path, labels="y", block_rows=64).already_done
     ingest([source], path, append=True)  # with the labels of the same name
-    check_appended(path, new, words)
+    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
+    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
+    told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
+    assert told == [(["first.npz"], [0, 300]), (["more.npz"], [300, 500])]
+    assert [Path(source["path"]).name for source in about(path)["sources"]] == ["first.npz", "more.npz"]
 
 
 def test_append_refuses_what_does_not_fit(tmp_path):
