@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, kernels
+from bigkpca import KernelPCA, kernels, landmarks
 from bigkpca.errors import DataError, FewerComponentsWarning, MemoryLimitError, SpecError
 from bigkpca.numerics.bandwidth import scale_gamma
 from tests.helpers.lazy import refuse
@@ -161,6 +161,7 @@ def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
         kpca.partial_fit(X[80:])
         assert kpca.model_.moments.count == 150
         np.testing.assert_array_equal(kpca.landmarks_, landmarks_before)
+    small.set_params(kernel=kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0), landmarks=landmarks.Uniform())
     small.fit(X[:80]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[80:])
     assert small.n_components_ == 4
     spec = small.model_.provenance["spec"]
