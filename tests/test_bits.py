@@ -7,7 +7,6 @@ import hashlib
 
 import numpy as np
 import pytest
-import zarr
 
 from bigkpca import kernels, methods
 from bigkpca.data.opening import open_rows
@@ -26,6 +25,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 from tests.helpers.fits import fit as fitted
 from tests.helpers.fits import scores as transformed
+from tests.helpers.stores import as_zarr
 
 pytestmark = pytest.mark.bits
 
@@ -57,9 +57,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def stored(X, tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("bits") / "x.zarr")
-    zarr.create_array(path, data=X, chunks=(32, 9))
-    return open_rows(path)
+    return open_rows(as_zarr(tmp_path_factory.mktemp("bits"), X, (32, 9)))
 
 
 FULL = pytest.param("cluster_elsewhere", marks=pytest.mark.full)

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-import zarr
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from scipy.stats import binom
@@ -26,6 +25,7 @@ from bigkpca.numerics.calibration import COMBINED
 from tests.data.cases import case
 from tests.helpers.files import shared_file
 from tests.helpers.lazy import refuse
+from tests.helpers.stores import as_zarr
 
 SMALL = KernelPCA(2, size=8, sigma=3.0, landmarks="uniform", random_state=0)
 
@@ -246,17 +246,8 @@ def test_what_cannot_be_fitted_is_refused(X):
     assert "contamination=0.1: partial_fit leaves no rows out" in str(caught.value.__cause__)
 
 
-def _in_memory(values):
-    return np.asarray(values.compute() if hasattr(values, "compute") else values)
-
-
-def _stored(X, folder):
-    zarr.create_array(str(folder / "rows.zarr"), data=X, chunks=(50, 3))
-    return str(folder / "rows.zarr")
-
-
 CONTAINERS = {
-    "path": (_stored, da.Array),
+    "path": (lambda X, folder: as_zarr(folder, X, (50, 3)), da.Array),
     "frame": (lambda X, _: pd.DataFrame(X, columns=list("abc")), np.ndarray),
     "dask array": (lambda X, _: da.from_array(X, chunks=(77, 3)), da.Array),
     "dask frame": (lambda X, _: dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=3), dd.Series),
@@ -275,9 +266,9 @@ def test_all_containers_give_the_same_values(name, X, detector, tmp_path):
     with dask.config.set(scheduler=refuse):
         all_of_them, scores, predicted = found.statistics(rows), found.score_samples(rows), found.predict(rows)
     assert isinstance(predicted, kind)
-    np.testing.assert_allclose(_in_memory(all_of_them), values, rtol=1e-9)
-    np.testing.assert_allclose(_in_memory(scores), -values[:, COMBINED], rtol=1e-9)
-    np.testing.assert_array_equal(_in_memory(predicted), flags)
+    np.testing.assert_allclose(all_of_them, values, rtol=1e-9)
+    np.testing.assert_allclose(scores, -values[:, COMBINED], rtol=1e-9)
+    np.testing.assert_array_equal(predicted, flags)
     np.testing.assert_allclose(found.p_values(rows), detector.p_values(X))
     np.testing.assert_array_equal(found.reasons(rows), detector.reasons(X))
     if name == "path":
