@@ -60,8 +60,10 @@ def test_categories_have_their_names_and_rows_that_were_appended_theirs(tmp_path
         (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,kind", *some]))
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "d.zarr", labels="kind")
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", n_components=2, size=20, transform=tmp_path / "s.zarr")
+    axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color=tmp_path / "d.zarr" / "y")
+    assert words(axes) == ["high", "low"]
     bigkpca.ingest(tmp_path / "b.csv", tmp_path / "d.zarr", labels="kind", append=True)
-    for labels in ("y", tmp_path / "d.zarr", tmp_path / "d.zarr" / "y"):
+    for labels in ("y", tmp_path / "d.zarr"):
         axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color=labels)
         assert len(places_of(axes)) == 40
         assert words(axes) == ["high", "low"]
