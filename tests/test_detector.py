@@ -364,6 +364,17 @@ def test_all_rows_replace_calibration_rows_in_proportion(X):
     np.testing.assert_allclose(found.calibration_.precisions, found.model_.sums.weight / eigenvalues)
 
 
+@pytest.mark.full
+def test_rows_that_are_set_aside_do_not_change_what_is_added(X):
+    more = np.random.default_rng(1).normal(size=(200, 3))
+    first, second = (small(calibration_rows=100).fit(X) for _ in range(2))
+    known = rows_in(first.partial_fit(more).model_.calibration.rows)
+    aside = [tuple(row) in known for row in more]
+    second.partial_fit(np.where(np.c_[aside], 50, more))
+    assert first.model_.solution.components.tobytes() == second.model_.solution.components.tobytes()
+    assert (second.model_.calibration.rows == 50).all(axis=1).sum() == sum(aside) > 30
+
+
 def test_models_with_calibrations_are_merged_and_share_features(X):
     first = small(calibration_rows=60).fit(X[:150])
     second = clone(SMALL).fit(X[150:], like=first)

@@ -42,5 +42,5 @@ def test_docstrings_name_every_option(name):
     assert set(declared_options(function)) <= set(re.findall(r"\w+", entries))
     kinds = [each.kind for each in inspect.signature(function).parameters.values()]
     number_of_paths = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    with pytest.raises(SpecError, match="unknown option 'memroy'"):
-        function(*["x.zarr"] * number_of_paths, memroy=1)
+    with pytest.raises(SpecError, match="unknown option 'progres': did you mean 'progress'"):
+        function(*["x.zarr"] * number_of_paths, progres=True)
