@@ -97,6 +97,7 @@ def test_info_of_everything(made, tmp_path):
     assert facts["scores.zarr"]["finished"] is True
     model = facts["model.zarr"]
     assert facts["scores.zarr"]["model"] == model["digest"]
+    assert (model["method"], model["features"], model["landmarks"]) == ("nystroem", "kernel-rows", 40)
     assert (model["components"], model["center"], model["standardize"], model["noise"]) == (6, True, False, None)
     assert (model["preimage"], model["preimage_options"]) == ("fixed-point", {})
     assert model["options"] == {"n_components": 6, "size": 40}
