@@ -1,6 +1,8 @@
 """Lazy views: nothing is computed before it is asked for, and what comes out is what the formulas say. Landmarks drawn
 without a fit are those of a fit."""
 
+from itertools import product
+
 import cloudpickle
 import dask
 import dask.array as da
@@ -61,16 +63,6 @@ def test_views_are_lazy_and_take_every_kind_of_rows(view, X, tmp_path):
         np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_views_go_on_in_a_graph_of_the_users(X):
-    rows, model = da.from_array(X, chunks=(30, 64)) * 1.0, fitted(X)
-    for view in VIEWS.values():
-        lazy = view(model, rows)
-        assert lazy.chunks[0] == (30,) * 5
-        whole = lazy.compute(scheduler="threads")
-        np.testing.assert_array_equal(lazy[25:70:3].compute(), whole[25:70:3])
-        np.testing.assert_allclose((lazy - lazy.min()).sum().compute(), (whole - whole.min()).sum())
-
-
 @pytest.mark.full
 def test_everything_is_the_same_bytes_on_processes(X, tall, two_processes):
     def computed(get):
@@ -112,19 +104,6 @@ def test_landmarks_are_drawn_in_one_pass_and_one_more_counts_rows(tmp_path):
     assert (tmp_path / "reads").stat().st_size == 3 * X.numblocks[0]
 
 
-def test_landmarks_that_cannot_be_drawn_are_refused(X):
-    missing = X.copy()
-    missing[120, 3] = np.nan
-    refused(
-        lambda rows, size, kernel, rule="auto": arrays.draw_landmarks(rows, size, kernel, landmarks=rule),
-        (X, 0, GAUSSIAN, SpecError, "size=0: Input should be greater than or equal to 1"),
-        (X, 5, kernels.Function(quadratic), "kmeans", SpecError, "landmarks='kmeans' uses averages of rows"),
-        (da.from_array(missing, chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array: row 120, column 3 is NaN"),
-        (da.ones((50, 4), chunks=40), 5, GAUSSIAN, DataError, "the dask array: all 50 sampled rows are equal"),
-        (da.from_array(X[:0], chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array"),
-    )
-
-
 def test_kernel_blocks_are_the_kernel(X):
     S = X[::15] + 0.5
     others = kernels.Laplacian(90.0), kernels.Polynomial(0.01, 2, 1.0), kernels.Linear(), kernels.Cosine()
@@ -135,15 +114,6 @@ def test_kernel_blocks_are_the_kernel(X):
             assert W.dtype == np.float64
             np.testing.assert_allclose(C.compute(), kernel(X, S), rtol=rtol, err_msg=f"{kernel}, {dtype}")
             np.testing.assert_allclose(W, kernel(S, S), rtol=rtol, err_msg=f"{kernel}, {dtype}")
-
-
-def test_what_does_not_fit_rows_or_needs_a_fit_is_refused(X):
-    for S in (np.ones((4, 3)), np.ones(64), np.ones((2, 64, 1))):
-        message = r"landmarks of shape \(.*\) do not fit rows of 64 columns"
-        refused(arrays.kernel_blocks, (X, S, GAUSSIAN, SpecError, message))
-    model = fitted(X)
-    for view in (arrays.scores, arrays.feature_map, arrays.leverage):
-        refused(view, (model, da.ones((10, 3)), SpecError, "has 3 columns, but the model was fitted on 64"))
 
 
 def test_random_features_approximate_the_kernel_and_depend_on_the_seed_alone(X):
@@ -157,22 +127,18 @@ def test_random_features_approximate_the_kernel_and_depend_on_the_seed_alone(X):
         assert np.abs(Z @ Z.T - one @ one.T).max() > 0.01
 
 
-def test_the_feature_map_is_the_approximation_of_the_gram_matrix(X):
+def test_the_feature_map_gives_the_approximated_gram_matrix_and_its_eigenvalues(X):
     thesis = methods.Nystroem("thesis", rank=40)  # of all landmarks it is the same
-    for method, rule in (("nystroem", "uniform"), (thesis, "uniform"), ("exact", "auto")):
-        model = fitted(X, method=method, landmarks=rule)
-        Z, S = arrays.feature_map(model, X).compute(), model.features.landmarks_in_user_units()
-        expected = oracles.nystroem_gram(GAUSSIAN(X, S), GAUSSIAN(S, S), 1e-12)
-        np.testing.assert_allclose(Z @ Z.T, expected, atol=1e-8, err_msg=method)
-
-
-def test_eigenvalues_of_a_model_are_those_of_its_feature_map(X):
-    # Not of centred columns: the method centres the columns that it was given, and not the approximation.
-    for method, center in (("nystroem", True), ("nystroem", False), ("columns", False), ("rff", True), ("exact", True)):
+    cases = *product(("nystroem", "exact"), (True, False)), (thesis, True), ("columns", False), ("rff", True)
+    for method, center in cases:
         model = fitted(X, method=method, center=center)
-        Z = arrays.feature_map(model, X).compute()
-        expected, _ = oracles.gram_kpca(Z @ Z.T, 5, center)
-        np.testing.assert_allclose(model.solution.eigenvalues, expected, rtol=1e-7, err_msg=method)
+        Z, S = arrays.feature_map(model, X).compute(), model.features.landmarks_in_user_units()
+        if method not in ("columns", "rff"):
+            expected = oracles.nystroem_gram(GAUSSIAN(X, S), GAUSSIAN(S, S), 1e-12)
+            np.testing.assert_allclose(Z @ Z.T, expected, atol=1e-8, err_msg=method)
+        if method is not thesis:  # which centres the columns that it was given, and not the approximation
+            expected, _ = oracles.gram_kpca(Z @ Z.T, 5, center)
+            np.testing.assert_allclose(model.solution.eigenvalues, expected, rtol=1e-7, err_msg=method)
 
 
 def quadratic(A, B):
@@ -187,10 +153,11 @@ def test_lazy_scores_are_the_scores_and_kernels_that_are_functions_have_a_featur
         if method.startswith("rff"):  # which are their own feature map
             Z = arrays.feature_map(model, X).compute()
             np.testing.assert_allclose(found, (Z - model.solution.mean) @ model.solution.components, atol=1e-12)
-    model = fitted(X, kernel=quadratic, sigma="median", method="exact", center=False)
-    np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X))
-    Z = arrays.feature_map(model, X).compute()
-    np.testing.assert_allclose(Z @ Z.T, quadratic(X, X), rtol=1e-6)
+    for kernel, K in ((quadratic, quadratic(X, X)), ("linear", X @ X.T)):
+        model = fitted(X, kernel=kernel, sigma="median", method="exact", center=False)
+        np.testing.assert_array_equal(arrays.scores(model, X).compute(), scores(model, X))
+        Z = arrays.feature_map(model, X).compute()
+        np.testing.assert_allclose(Z @ Z.T, K, rtol=1e-6)
 
 
 def test_leverages_add_up_to_the_number_of_components(X):
@@ -211,21 +178,6 @@ def tall():
     rng = np.random.default_rng(0)
     U, V = (np.linalg.qr(rng.normal(size=(rows, 60)))[0] for rows in (500, 60))
     return (U * 0.8 ** np.arange(60)) @ V.T
-
-
-@pytest.mark.parametrize(("chunks", "k"), [((500, 60), 6), ((64, 60), 60), (((0, 250, 250), (17, 43)), 1)])
-def test_randomized_svd_is_the_svd(tall, chunks, k):
-    found = arrays.randomized_svd(da.from_array(tall, chunks=chunks), k)
-    assert [part.shape for part in found] == [(500, k), (k,), (k, 60)]
-    U, s, Vt = dask.compute(*found)
-    expected = np.linalg.svd(tall, full_matrices=False)
-    leading = 0.8 ** np.arange(k)
-    np.testing.assert_allclose(s, leading, rtol=1e-5 if k < 60 else 1e-3)
-    if k < 60:
-        np.testing.assert_allclose(U.T @ U, np.eye(k), atol=1e-6)
-        np.testing.assert_allclose(Vt @ Vt.T, np.eye(k), atol=1e-9)
-        np.testing.assert_allclose(np.abs(np.sum(Vt * expected[2][:k], axis=1)), 1, atol=1e-5)
-    np.testing.assert_allclose((U * s) @ Vt, (expected[0][:, :k] * leading) @ expected[2][:k], atol=1e-3 * leading[-1])
 
 
 def counting(path):
@@ -250,15 +202,25 @@ COLLECTIONS = {  # Z of rows
 }
 
 
+CHUNKS = [*((name, (50, 60), 3) for name in COLLECTIONS)]
+CHUNKS += [("plain", (500, 60), 6), ("plain", (64, 60), 60), ("plain", ((0, 250, 250), (17, 43)), 1)]
+
+
 @pytest.mark.parametrize("center", [False, True])
-@pytest.mark.parametrize("name", COLLECTIONS)
-def test_randomized_svd_of_what_users_make_is_right(name, center, tall):
-    Z = COLLECTIONS[name](da.from_array(tall, chunks=(50, 60)))
-    U, s, Vt = arrays.randomized_svd(Z, 3, center=center)
+@pytest.mark.parametrize(("name", "chunks", "k"), CHUNKS)
+def test_randomized_svd_is_the_svd_of_what_users_make(name, chunks, k, center, tall):
+    Z = COLLECTIONS[name](da.from_array(tall, chunks=chunks))
+    found = arrays.randomized_svd(Z, k, center=center)
+    assert [part.shape for part in found] == [(500, k), (k,), (k, Z.shape[1])]
+    U, s, Vt = dask.compute(*found)
     known = Z.compute().astype(float)
     known = known - known.mean(axis=0) if center else known
-    np.testing.assert_allclose(s, np.linalg.svd(known)[1][:3], rtol=1e-5 if Z.dtype == float else 1e-3)
-    np.testing.assert_allclose(U.compute() * s, known @ Vt.T, atol=1e-9 if Z.dtype == float else 1e-3)
+    left, values, right = np.linalg.svd(known, full_matrices=False)
+    np.testing.assert_allclose(s, values[:k], rtol=1e-5 if Z.dtype == float and k < 60 else 1e-3)
+    np.testing.assert_allclose(U * s, known @ Vt.T, atol=1e-9 if Z.dtype == float else 1e-3)
+    np.testing.assert_allclose(Vt @ Vt.T, np.eye(k), atol=1e-9)
+    if name == "plain":
+        np.testing.assert_allclose((U * s) @ Vt, (left * values)[:, :k] @ right[:k], atol=1e-3 * values[k - 1])
 
 
 def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
@@ -270,8 +232,23 @@ def test_randomized_svd_reads_each_chunk_once_a_pass(tall, tmp_path):
     assert (tmp_path / "reads").stat().st_size == 40
 
 
-def test_randomized_svd_refuses_what_has_no_singular_values(tall):
-    wrong = da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60))
+def test_what_does_not_fit_is_refused(X, tall):
+    missing, wrong = X.copy(), da.from_array(np.where(tall == tall.max(), np.nan, tall), chunks=(50, 60))
+    missing[120, 3] = np.nan
+    model = fitted(X)
+    for view in (arrays.scores, arrays.feature_map, arrays.leverage):
+        refused(view, (model, da.ones((10, 3)), SpecError, "has 3 columns, but the model was fitted on 64"))
+    for S in (np.ones((4, 3)), np.ones(64), np.ones((2, 64, 1))):
+        message = r"landmarks of shape \(.*\) do not fit rows of 64 columns"
+        refused(arrays.kernel_blocks, (X, S, GAUSSIAN, SpecError, message))
+    refused(
+        lambda rows, size, kernel, rule="auto": arrays.draw_landmarks(rows, size, kernel, landmarks=rule),
+        (X, 0, GAUSSIAN, SpecError, "size=0: Input should be greater than or equal to 1"),
+        (X, 5, kernels.Function(quadratic), "kmeans", SpecError, "landmarks='kmeans' uses averages of rows"),
+        (da.from_array(missing, chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array: row 120, column 3 is NaN"),
+        (da.ones((50, 4), chunks=40), 5, GAUSSIAN, DataError, "the dask array: all 50 sampled rows are equal"),
+        (da.from_array(X[:0], chunks=(40, 4)), 5, GAUSSIAN, DataError, "the dask array"),
+    )
     refused(
         lambda Z, k, passes=5: arrays.randomized_svd(Z, k, passes=passes),
         *((wrong, k, SpecError, rf"k={k}: Z of shape \(500, 60\) has at most 60 singular values") for k in (0, -1, 61)),

@@ -7,9 +7,8 @@ import hashlib
 
 import numpy as np
 import pytest
-import zarr
 
-from bigkpca import methods
+from bigkpca import kernels, methods
 from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.evaluating import preimage_error
@@ -26,6 +25,7 @@ from bigkpca.spec import FitSpec
 from bigkpca.storage.models import model_digest
 from tests.helpers.fits import fit as fitted
 from tests.helpers.fits import scores as transformed
+from tests.helpers.stores import as_zarr
 
 pytestmark = pytest.mark.bits
 
@@ -57,17 +57,15 @@ def X():
 
 @pytest.fixture(scope="module")
 def stored(X, tmp_path_factory):
-    path = str(tmp_path_factory.mktemp("bits") / "x.zarr")
-    zarr.create_array(path, data=X, chunks=(32, 9))
-    return open_rows(path)
+    return open_rows(as_zarr(tmp_path_factory.mktemp("bits"), X, (32, 9)))
 
 
-# Two processes with two threads each, and three with one.
-PLACES = [("cluster_elsewhere", pytest.mark.full), ("three_processes", pytest.mark.long)]
+FULL = pytest.param("cluster_elsewhere", marks=pytest.mark.full)
 
 
-@pytest.fixture(params=[pytest.param(name, marks=mark) for name, mark in PLACES])
+@pytest.fixture(params=[FULL, pytest.param("three_processes", marks=pytest.mark.long)])
 def place(request):
+    """Two processes with two threads each, and three with one."""
     return request.getfixturevalue(request.param)
 
 
@@ -75,15 +73,9 @@ def digest(*values):
     return hashlib.sha256(b"".join(np.ascontiguousarray(value).tobytes() for value in values)).hexdigest()
 
 
-def gram(X):
-    squares = (X**2).sum(axis=1)
-    K = np.exp(-(squares[:, None] + squares - 2 * X @ X.T) / 30)
-    return (K + K.T) / 2
-
-
 def everything(fit, X, stored, engine):
     """A digest of what a fit and each pass over the rows makes."""
-    rows = ArrayRows(gram(X)) if fit == "precomputed" else stored
+    rows = ArrayRows(kernels.Gaussian(4.0).gram(X).astype(np.float32)) if fit == "precomputed" else stored
     model = fitted(rows, engine, **OPTIONS | FITS[fit])
     scores = transformed(model, rows, engine)
     found = {"model": model_digest(model), "scores": digest(scores)}

@@ -1,8 +1,8 @@
-"""The scikit-learn face: its contract, and every kind of input."""
+"""The scikit-learn face: its contract, every kind of input, and what means the same there or is refused."""
 
 import copy
-import pickle
 import runpy
+from functools import partial
 
 import dask
 import dask.array as da
@@ -12,11 +12,14 @@ import pandas as pd
 import pytest
 import zarr
 from scipy.spatial.distance import cdist
+from sklearn.decomposition import KernelPCA as Peer
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bigkpca
-from bigkpca import KernelPCA, arrays, kernels, landmarks, methods
-from bigkpca.errors import FewerComponentsWarning, MemoryLimitError, SpecError
+from bigkpca import KernelPCA, kernels, landmarks
+from bigkpca.errors import DataError, FewerComponentsWarning, MemoryLimitError, SpecError
+from bigkpca.numerics.bandwidth import scale_gamma
 from tests.helpers.lazy import refuse
 
 
@@ -98,14 +101,6 @@ def test_a_warning_of_fewer_components_points_at_the_line_of_the_user(tmp_path):
     assert "2 components were requested, but 1 are kept: the others would be rounding errors" in str(caught[0].message)
 
 
-def test_sum_adds_up_estimators(X):
-    first = KernelPCA(3, size=20, random_state=0).fit(X[:60])
-    second = KernelPCA(3, random_state=0).fit(X[60:], like=first)
-    assert sum([first, second]).model_.moments.count == len(X)
-    with pytest.raises(TypeError, match="unsupported operand"):
-        1 + first
-
-
 def test_every_kind_of_input_gives_the_same_model_and_stored_rows_lazy_scores(X, tmp_path):
     np.save(tmp_path / "rows.npy", X)
     array = zarr.create_array(str(tmp_path / "rows.zarr"), data=X, chunks=(50, 64))
@@ -123,37 +118,6 @@ def test_every_kind_of_input_gives_the_same_model_and_stored_rows_lazy_scores(X,
         rounding = {"rtol": 1e-9, "atol": 1e-12} if isinstance(data, da.Array) else {"rtol": 0}
         np.testing.assert_allclose(lazy.compute(scheduler="threads"), expected, **rounding)
     np.testing.assert_array_equal(kpca.fit(pd.DataFrame(X)).transform(pd.DataFrame(X)), expected)
-
-
-def test_attributes_and_components_as_a_share_of_variance_or_all(X, small):
-    small.fit(X)
-    assert small.eigenvalues_.shape == small.explained_variance_ratio_.shape == (small.n_components_,) == (6,)
-    assert small.kernel_ == kernels.Gaussian(small.sigma_)
-    assert list(small.get_feature_names_out()[:2]) == ["kernelpca0", "kernelpca1"]
-    assert small.landmarks_.shape == (60, 64)
-    assert X.min() - 1 <= small.landmarks_.min()
-    assert small.landmarks_.max() <= X.max() + 1
-    assert KernelPCA(3, method="rff", size=40, random_state=0).fit(X).landmarks_ is None
-    ratios = KernelPCA(0.5, method="rff-pca", size=60, random_state=0).fit(X).explained_variance_ratio_
-    assert ratios[:-1].sum() < 0.5 <= ratios.sum()
-    assert 50 <= KernelPCA(None, size=60, random_state=0).fit(X).n_components_ <= 60
-
-
-def test_save_and_load(X, tmp_path):
-    kernel = kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0)
-    options = {"method": methods.Nystroem("thesis", rank=9), "landmarks": landmarks.Uniform(), "size": 50}
-    fitted = KernelPCA(4, kernel=kernel, random_state=5, **options).fit(X)
-    fitted.save(tmp_path / "model.zarr")
-    loaded = KernelPCA.load(tmp_path / "model.zarr")
-    assert loaded.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
-    assert repr(pickle.loads(pickle.dumps(loaded))) == repr(fitted)
-    fitted.save(tmp_path / "model.zarr")  # it is there
-    other = KernelPCA(2, size=20, random_state=0).fit(X)
-    with pytest.raises(SpecError, match="already holds"):
-        other.save(tmp_path / "model.zarr")
-    other.save(tmp_path / "model.zarr", overwrite=True)
-    assert KernelPCA.load(tmp_path / "model.zarr").n_components_ == 2
 
 
 def full(*values):
@@ -186,13 +150,18 @@ def test_a_model_contains_the_rows_that_the_documentation_says(options, kept, di
     assert {name: count for name, count in found.items() if count} == kept
 
 
+def squared(A, B, weight=1.0):
+    return (1 + weight * (A @ B.T)) ** 2
+
+
 def test_partial_fit_adds_rows_and_records_what_it_solves(X, small, tmp_path):
-    for kernel in ("gaussian", lambda A, B: (1 + A @ B.T / 1000) ** 2):
+    for kernel in ("gaussian", partial(squared, weight=1e-3)):
         kpca = KernelPCA(3, kernel=kernel, size=30, random_state=0).fit(X[:80])
         landmarks_before = kpca.landmarks_
         kpca.partial_fit(X[80:])
         assert kpca.model_.moments.count == 150
         np.testing.assert_array_equal(kpca.landmarks_, landmarks_before)
+    small.set_params(kernel=kernels.Gaussian(20.0) + 0.5 * kernels.Laplacian(300.0), landmarks=landmarks.Uniform())
     small.fit(X[:80]).set_params(n_components=4, noise=0.5, memory_limit="2 GB").partial_fit(X[80:])
     assert small.n_components_ == 4
     spec = small.model_.provenance["spec"]
@@ -218,6 +187,8 @@ def test_partial_fit_refuses_parameters_that_rows_cannot_change(X, small):
         with pytest.raises(SpecError, match=message):
             other.partial_fit(X[80:])
         assert other.model_ is before
+    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
+        copy.copy(small).set_params(memory_limit="1 MB").partial_fit(X[80:])
     function = KernelPCA(2, kernel=lambda A, B: A @ B.T, size=20, random_state=0).fit(X[:80])
     with pytest.raises(SpecError, match=r"^kernel=.*, but the model was fitted with"):
         function.set_params(kernel=lambda A, B: (A @ B.T) ** 2).partial_fit(X[80:])
@@ -236,30 +207,6 @@ def test_random_state_none_draws_and_records_a_seed_that_partial_fit_keeps(X):
         assert drawn.partial_fit(X).model_.provenance["spec"]["random_state"] == seed
 
 
-def test_functions_that_take_a_model_take_a_fitted_estimator(X, small, tmp_path):
-    small.fit(X)
-    scores = bigkpca.transform(small, X, tmp_path / "scores.zarr")
-    np.testing.assert_array_equal(scores[:], small.transform(X))
-    stored = small.transform(X, out=tmp_path / "own.zarr")
-    assert isinstance(stored, zarr.Array)
-    np.testing.assert_array_equal(stored[:], scores[:])
-    for view in (arrays.scores, arrays.feature_map):
-        np.testing.assert_array_equal(view(small, X[:20]).compute(), view(small.model_, X[:20]).compute())
-    with pytest.raises(SpecError, match="this KernelPCA has no model: pass a fitted KernelPCA"):
-        bigkpca.evaluate(KernelPCA(), X)
-    with pytest.raises(SpecError, match="a ndarray is not a model: pass what fit returned, the path of a model"):
-        arrays.scores(X, X)
-
-
-def test_a_memory_limit_refuses_and_changes_nothing(X):
-    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
-        KernelPCA(memory_limit="1 MB").fit(X)
-    limited, free = (KernelPCA(3, size=30, random_state=0, memory_limit=limit).fit(X) for limit in ("2 GB", None))
-    np.testing.assert_array_equal(limited.transform(X), free.transform(X))
-    with pytest.raises(MemoryLimitError, match="1 MB are allowed"):
-        limited.set_params(memory_limit="1 MB").partial_fit(X)
-
-
 def test_partial_fit_is_missing_where_many_random_features_leave_no_moments():
     assert not hasattr(KernelPCA(method="rff", size=10_000), "partial_fit")
     assert hasattr(KernelPCA(method="rff", size=1000), "partial_fit")
@@ -272,3 +219,71 @@ def test_two_columns_of_one_name_are_refused(kind):
     X = frame if kind == "pandas" else dd.from_pandas(frame, npartitions=2)
     with pytest.raises(SpecError, match="2 columns of the frame are named 'a', but KernelPCA identifies columns by"):
         KernelPCA(2).fit(X)
+
+
+def test_gamma_by_scale_is_that_of_scikit_learn(X, tmp_path):
+    varying = X[:, X.std(axis=0) > 0].shape[1]
+    for options, expected in (
+        ({"method": "rff"}, 1 / (64 * X.var())),
+        ({"kernel": "polynomial"}, 1 / (64 * X.var())),
+        ({"standardize": True}, 1 / varying),  # d var = number of columns that vary
+    ):
+        found = KernelPCA(3, gamma="scale", size=20, random_state=0, **options).fit(X)
+        assert found.gamma_ == pytest.approx(expected, rel=1e-3)
+        assert "variance of the sampled rows" in found.model_.provenance["choices"][0]["reason"]
+    for unit in (1e-120, 1.0, 1e120):
+        np.testing.assert_allclose(scale_gamma(X * unit), 1 / (64 * X.var()) / unit / unit, rtol=1e-9)
+    with pytest.raises(DataError, match="gamma='scale' needs rows that vary"):
+        scale_gamma(np.ones((5, 2)))
+    model = bigkpca.fit(X, tmp_path / "model.zarr", n_components=2, size=20, gamma="scale")
+    again = KernelPCA.load(tmp_path / "model.zarr")
+    assert (again.gamma, again.kernel_) == ("scale", model.features.kernel)
+    for options, message in (
+        ({"kernel": "cosine", "gamma": "scale"}, "the cosine kernel has no gamma"),
+        ({"gamma": "scales"}, "gamma='scales': Input should be a valid number.*'scale'"),
+    ):
+        with pytest.raises(SpecError, match=message):
+            KernelPCA(**options).fit(X)
+
+
+def test_eigenvectors_of_refined_models_and_precomputed_matrices_are_of_all_rows_and_others_have_none(X):
+    refined = KernelPCA(3, size=75, refine=2, sigma=25.0, random_state=0).fit(X)
+    scores, expected = refined.eigenvectors_ * np.sqrt(refined.eigenvalues_), refined.transform(X)
+    np.testing.assert_allclose(scores, expected, atol=2e-2 * np.abs(expected).max())
+    K = kernels.Gaussian(20.0)(X, X)
+    ours = KernelPCA(3, kernel="precomputed").fit(K)
+    theirs = Peer(3, kernel="precomputed").fit(K)
+    np.testing.assert_allclose(np.abs(ours.eigenvectors_), np.abs(theirs.eigenvectors_), atol=1e-8)
+    for method in ("nystroem", "rff"):
+        kpca = KernelPCA(3, method=method, size=40, random_state=0).fit(X)
+        assert not hasattr(kpca, "eigenvectors_")
+        with pytest.raises(AttributeError, match="only models fitted with method='exact' or refine"):
+            _ = kpca.eigenvectors_
+
+
+def test_kernel_pca_consistent_transform(X):
+    rows = X.copy()
+    kpca = KernelPCA(3, size=30, random_state=0).fit(rows)
+    before = kpca.transform(X)
+    rows[:, 0] = 666  # the rows of the fit are nobody's any more
+    np.testing.assert_array_equal(kpca.transform(X), before)
+
+
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.DominantVariableWarning")
+@pytest.mark.filterwarnings("ignore::bigkpca.errors.FewerComponentsWarning")
+def test_components_that_are_rounding_are_never_kept():
+    X = np.array([[1 - 1e-30, 1], [1, 1], [1, 1 - 1e-20], [2, 3.0]])  # a line of two points
+    for count in (None, 2):
+        kpca = KernelPCA(count, kernel="linear", method="exact").fit(X)
+        assert kpca.n_components_ == 1
+        assert kpca.transform(X).shape == (4, 1)
+    X = np.array([[5.0, 1.0], [5 + 1e-8, 1e-8], [5 + 1e-8, 0]])
+    kpca = KernelPCA(2, kernel="linear", method="exact").fit(X)
+    assert np.isfinite(kpca.eigenvalues_).all()
+    assert kpca.eigenvalues_.min() > 1e-12 * kpca.eigenvalues_.max()
+
+
+def test_kernel_pca_raise_not_fitted_error():
+    for method in ("transform", "inverse_transform", "denoise", "residual", "score", "save"):
+        with pytest.raises(NotFittedError):
+            getattr(KernelPCA(2), method)(np.zeros((3, 2)))

@@ -1,5 +1,7 @@
 """What every kernel, landmark rule, pre-image and format of the lists keeps to: a new kind is tested once listed."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -51,14 +53,6 @@ def test_a_kernel_gives_finite_symmetric_matrices_also_by_tiles_and_goes_through
     assert kernel.distance in (None, *Distance.__args__)
 
 
-class Independent:
-    """Draws of independent points."""
-
-    def __init__(self):
-        rng = np.random.default_rng(0)
-        self.normals, self.uniforms = lambda: rng.normal(size=(40_000, 5)), lambda: rng.random(40_000)
-
-
 @every_kernel
 def test_a_kernel_has_the_properties_that_it_names(name):
     kernel = kernel_of(name)
@@ -73,7 +67,9 @@ def test_a_kernel_has_the_properties_that_it_names(name):
         line = np.linspace(0, 6, 30)[:, None] * np.eye(1, 5)
         assert (np.diff(kernel(line[:1], line)[0]) <= 0).all()
     if kernel.spectral:  # frequencies are from its spectral density
-        phases = (X[:10] - X[10:20]) @ kernel.frequencies(Independent()).T
+        rng = np.random.default_rng(0)
+        draws = SimpleNamespace(normals=lambda: rng.normal(size=(40_000, 5)), uniforms=lambda: rng.random(40_000))
+        phases = (X[:10] - X[10:20]) @ kernel.frequencies(draws).T
         assert_allclose(np.cos(phases).mean(axis=1), np.diag(kernel(X[:10], X[10:20])), atol=0.02)
 
 

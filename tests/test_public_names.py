@@ -32,14 +32,15 @@ def test_options_of_a_fit_are_declared_and_described_with_the_defaults_of_the_sp
     assert set(defaults) - set(declared_options(bigkpca.compare)) == {*VARIED, "n_components"}
 
 
-@pytest.mark.parametrize(
-    "name", ["fit", "plan", "compare", "sigma", "transform", "reconstruct", "denoise", "evaluate", "verify"]
-)
+NAMED = "fit", "plan", "compare", "sigma", "transform", "reconstruct", "denoise", "evaluate", "verify"
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_docstrings_name_every_option(name):
     function = getattr(bigkpca, name)
     entries = inspect.getdoc(function).partition("\n**options\n")[2].partition("\n\n")[0]
     assert set(declared_options(function)) <= set(re.findall(r"\w+", entries))
     kinds = [each.kind for each in inspect.signature(function).parameters.values()]
     number_of_paths = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    with pytest.raises(SpecError, match="unknown option 'memroy'"):
-        function(*["x.zarr"] * number_of_paths, memroy=1)
+    with pytest.raises(SpecError, match="unknown option 'progres': did you mean 'progress'"):
+        function(*["x.zarr"] * number_of_paths, progres=True)

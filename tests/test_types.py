@@ -4,11 +4,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
+from tests.helpers.commands import finished
 from tests.helpers.files import ROOT
 
 WRONG = """
@@ -79,10 +79,8 @@ def test_a_type_checker_reports_each_wrong_line_of_a_script_and_no_other(checker
     config = {"extraPaths": [str(ROOT)], "typeCheckingMode": "standard"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     command = [found, *CHECKERS[checker], sys.executable, "wrong.py", "right.py"]
-    run = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    reported = set(re.findall(r"(wrong|right)\.py:(\d+):.*error", run.stdout))
+    shown = finished(*command, code=1, cwd=tmp_path, env=os.environ | {"MYPYPATH": str(ROOT)}).stdout
+    reported = set(re.findall(r"(wrong|right)\.py:(\d+):.*error", shown))
     marked = [i for i, line in enumerate(WRONG.splitlines(), 1) if line.endswith("# wrong")]
     assert len(marked) == 10
-    assert reported == {("wrong", str(i)) for i in marked}, run.stdout + run.stderr
+    assert reported == {("wrong", str(i)) for i in marked}, shown

@@ -4,7 +4,6 @@ that complete commands, options, values and paths."""
 import os
 import re
 import shlex
-import subprocess
 import sys
 
 import click
@@ -16,7 +15,7 @@ from bigkpca.execution.options import DeviceOptions, ReadingOptions
 from bigkpca.spec import FitSpec
 from bigkpca.spec.job import JobRun
 from bigkpca.spec.units import parse_seconds
-from tests.helpers.commands import run
+from tests.helpers.commands import finished, run
 from tests.helpers.options import defaults_of
 
 NAMES = main.list_commands(click.Context(main))
@@ -96,8 +95,7 @@ def test_commands_options_values_and_paths_are_completed():
 def loaded(program, **env):
     """What a program prints, and the modules that it imports."""
     program = "import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); " + program
-    env = os.environ | env
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120)
+    done = finished(sys.executable, "-c", program, env=os.environ | env, timeout=120)
     return done.stdout, set(done.stderr.split())
 
 

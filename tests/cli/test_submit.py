@@ -8,11 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import bigkpca
-from bigkpca.cli import main
 from tests.helpers import worker_faults
+from tests.helpers.commands import run
 from tests.helpers.dask_processes import DaskProcesses, wait_until
 from tests.helpers.disks import tree_bytes
 from tests.helpers.stores import as_zarr
@@ -35,17 +34,13 @@ def rows(tmp_path, monkeypatch):
     return tmp_path
 
 
-def invoked(*words):
-    return CliRunner().invoke(main, list(words))
-
-
 def jobs(cluster):
-    lines = invoked("jobs", "--scheduler", cluster.address, "--json").stdout.splitlines()
+    lines = run("jobs", "--scheduler", cluster.address, "--json").stdout.splitlines()
     return {each["name"]: each for each in map(json.loads, lines)}
 
 
 def test_a_command_runs_on_a_worker_and_is_listed(cluster, rows):
-    found = invoked("submit", "--scheduler", cluster.address, "--name", "one", "--wait", *FIT)
+    found = run("submit", "--scheduler", cluster.address, "--name", "one", "--wait", *FIT)
     assert found.exit_code == 0, found.output
     assert "fitting: 5,000 rows in " in found.stderr
     assert f"path        {rows}/m.zarr" in found.stderr
@@ -54,7 +49,7 @@ def test_a_command_runs_on_a_worker_and_is_listed(cluster, rows):
     about = jobs(cluster)["one"]
     assert (about["state"], about["exit_code"]) == ("finished", 0)
     assert about["command"] == "fit x.zarr m.zarr --size 50"
-    assert "one" in invoked("jobs", "--scheduler", cluster.address).stdout
+    assert "one" in run("jobs", "--scheduler", cluster.address).stdout
 
 
 def test_what_cannot_run_is_refused_at_once_or_fails_with_its_own_exit_code(cluster, rows):
@@ -65,19 +60,19 @@ def test_what_cannot_run_is_refused_at_once_or_fails_with_its_own_exit_code(clus
         (["fit", "x.zarr"], "Missing argument 'MODEL'"),
         (["fit", "x.zarr", "m.zarr", "--scheduler", "tcp://10.0.0.1:1"], "Give --scheduler once, before the command"),
     ):
-        found = invoked("submit", "--scheduler", cluster.address, *words)
+        found = run("submit", "--scheduler", cluster.address, *words)
         assert (found.exit_code, message in found.output) == (2, True), found.output
-    assert "give the address of the cluster" in invoked("submit", "info", "m.zarr").stderr
-    found = invoked("submit", "--scheduler", cluster.address, "--name", "bad", "--wait", "fit", "nothing.npy", "m.zarr")
+    assert "give the address of the cluster" in run("submit", "info", "m.zarr").stderr
+    found = run("submit", "--scheduler", cluster.address, "--name", "bad", "--wait", "fit", "nothing.npy", "m.zarr")
     assert found.exit_code == 2
     assert "nothing.npy does not exist" in found.stderr
     about = jobs(cluster)["bad"]
     assert about["state"] == "failed"
     assert "nothing.npy does not exist" in about["message"]
-    assert invoked("jobs", "--scheduler", cluster.address, "--wait", "bad").exit_code == 2
-    again = invoked("submit", "--scheduler", cluster.address, "--name", "bad", "info", "m.zarr")
+    assert run("jobs", "--scheduler", cluster.address, "--wait", "bad").exit_code == 2
+    again = run("submit", "--scheduler", cluster.address, "--name", "bad", "info", "m.zarr")
     assert (again.exit_code, "bad is the name of an earlier submitted command" in again.stderr) == (2, True)
-    unknown = invoked("jobs", "--scheduler", cluster.address, "--wait", "nobody")
+    unknown = run("jobs", "--scheduler", cluster.address, "--wait", "nobody")
     assert (unknown.exit_code, "nobody is not the name of a command" in unknown.stderr) == (2, True)
 
 
@@ -85,7 +80,7 @@ def test_a_fit_that_needs_more_memory_than_its_worker_has_is_refused_before_it_s
     with DaskProcesses(rows / "cluster", 0) as cluster:
         cluster.start_worker(memory="300MB")
         words = ["--name", "large", "--wait", "fit", "x.zarr", "m.zarr", "--size", "4000"]
-        found = invoked("submit", "--scheduler", cluster.address, *words)
+        found = run("submit", "--scheduler", cluster.address, *words)
         assert found.exit_code == 4, found.output
         assert "but 300 MB are allowed" in found.stderr
         assert "sampling" not in found.stderr
@@ -97,12 +92,12 @@ def test_a_command_goes_on_at_another_worker_and_gives_up_when_all_of_them_died(
     Fault("computing", "killed").arm(rows)
     with DaskProcesses(rows / "cluster", 2, ["--preload", worker_faults.__file__], env) as cluster, cluster.revived():
         where = ["--scheduler", cluster.address, "--name"]
-        assert invoked("submit", *where, "moves", "--wait", *FIT).exit_code == 0
+        assert run("submit", *where, "moves", "--wait", *FIT).exit_code == 0
         assert len(happened(rows)) == 1
         bigkpca.fit("x.zarr", "here.zarr", size=50)
         assert tree_bytes(rows / "m.zarr") == tree_bytes(rows / "here.zarr")
         Fault("computing", "killed", times=100).arm(rows)
-        assert invoked("submit", *where, "kills", "--wait", "fit", "x.zarr", "n.zarr").exit_code == 6
+        assert run("submit", *where, "kills", "--wait", "fit", "x.zarr", "n.zarr").exit_code == 6
         assert jobs(cluster)["kills"]["state"] == "failed"
 
 

@@ -3,7 +3,7 @@
 import runpy
 import subprocess
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,9 +35,7 @@ def kept(monkeypatch):
         "airflow.sdk.exceptions": {"AirflowFailException": AirflowFailException},
         "prefect": {"flow": decorator, "task": decorator},
     }.items():
-        module = ModuleType(name)
-        vars(module).update(content)
-        monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**content))
     monkeypatch.setenv("PAGER_URL", "http://pager")
     return found
 

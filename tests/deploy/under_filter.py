@@ -6,6 +6,7 @@ SystemCallFilter, MemoryDenyWriteExecute and RestrictAddressFamilies of the unit
 import ctypes
 import mmap
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -27,10 +28,8 @@ def settings(unit):
     """The values of each key of [Service]."""
     found = {}
     section = unit.read_text().partition("[Service]")[2].partition("\n[")[0]
-    for line in section.splitlines():
-        key, equals, value = line.partition("=")
-        if equals and not line.startswith("#"):
-            found.setdefault(key, []).append(value)
+    for key, value in re.findall(r"^(\w+)=(.*)$", section, re.MULTILINE):
+        found.setdefault(key, []).append(value)
     return found
 
 

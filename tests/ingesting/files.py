@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.ingesting import ingest
@@ -30,29 +27,19 @@ def idx_bytes(values):
     return head + values.astype(values.dtype.newbyteorder(">")).tobytes()
 
 
-def csv_text(rows, names, mark=","):
-    lines = [names, *(map(repr, row) for row in rows)]
-    return "".join(mark.join(line) + "\n" for line in lines)
-
-
 def npy(path, values):
     np.save(path, values)
     return path
 
 
 def write(folder, content, name="a"):
-    """A file of this content: CSV of text, Parquet of columns or a frame, .npy of an array. A path stays as it is."""
+    """A file of this content: CSV of text, Parquet of a frame, .npy of an array. A path stays as it is."""
     if isinstance(content, Path):
         return content
     if isinstance(content, np.ndarray):
         return npy(folder / f"{name}.npy", content)
-    path = folder / f"{name}.{'csv' if isinstance(content, str | bytes) else 'parquet'}"
-    if isinstance(content, str | bytes):
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    elif isinstance(content, pd.DataFrame):
-        content.to_parquet(path)
-    else:
-        pq.write_table(pa.table(content), path)
+    path = folder / f"{name}.{'csv' if isinstance(content, str) else 'parquet'}"
+    path.write_text(content) if isinstance(content, str) else content.to_parquet(path)
     return path
 
 
@@ -107,29 +94,28 @@ def write_idx_gz(at, X, y):
     return write_idx(at, X, y, "i4", gzip.compress, "-ubyte.gz")
 
 
+def as_frame(X, y):
+    return pd.DataFrame(X, columns=[*"abcde"]).assign(kind=y)
+
+
 def write_csv(at, X, y):
-    rows = [[label, *row] for label, row in zip(y.tolist(), X.tolist(), strict=True)]
-    (at / "a.csv").write_text(csv_text(rows, ["kind", *"abcde"]))
+    as_frame(X, y).to_csv(at / "a.csv", index=False)
     return at / "a.csv", {"labels": "kind"}
 
 
 def write_csv_gz(at, X, y):
-    (at / "a.csv.gz").write_bytes(gzip.compress(csv_text(X.tolist(), "abcde", mark=";").encode("utf-8-sig")))
+    as_frame(X, y).drop(columns="kind").to_csv(at / "a.csv.gz", index=False, sep=";", encoding="utf-8-sig")
     return at / "a.csv.gz", {"labels": str(npy(at / "y.npy", y)), "csv": {"delimiter": ";"}}
 
 
 def write_parquet(at, X, y):
-    pq.write_table(arrow_table(X, y), at / "a.parquet", row_group_size=70)
-    return at / "a.parquet", {"labels": "label"}
+    as_frame(X, y).to_parquet(at / "a.parquet", row_group_size=70)
+    return at / "a.parquet", {"labels": "kind"}
 
 
 def write_feather(at, X, y):
-    feather.write_feather(arrow_table(X, y), str(at / "a.feather"), chunksize=70)
-    return at / "a.feather", {"labels": "label"}
-
-
-def arrow_table(X, y):
-    return pa.table({"label": y, **dict(zip("abcde", X.T, strict=True))})
+    as_frame(X, y).to_feather(at / "a.feather", chunksize=70)
+    return at / "a.feather", {"labels": "kind"}
 
 
 ARRAYS = [write_npy, write_big_endian_fortran_npy, write_npz, write_fortran_npz, write_idx, write_idx_gz]

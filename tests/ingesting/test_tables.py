@@ -86,15 +86,6 @@ def test_a_table_in_memory_becomes_numbers(name, tmp_path, monkeypatch):
         assert ingest(FRAMES[name](), tmp_path / "o.zarr", **BESIDE, append=True).rows == 2 * ROWS
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "feather"])
-def test_a_file_becomes_the_numbers_of_its_table(suffix, tmp_path):
-    path = tmp_path / f"a.{suffix}"
-    TABLE.to_csv(path, index=False) if suffix == "csv" else getattr(TABLE, f"to_{suffix}")(path)
-    found = made(tmp_path, path, **HOW)
-    np.testing.assert_allclose(found["x"], EXPECTED, rtol=1e-12)
-    assert found["names"] == NAMES
-
-
 def test_whole_labels_of_text_stay_whole_in_their_column_or_file(tmp_path):
     for name, labels in (("a.csv", [3, 1]), ("b.csv", [2, 2])):
         frame = pd.DataFrame({"n": [1.0, 2.5], "y": labels})

@@ -11,7 +11,7 @@ from bigkpca import ingesting
 from bigkpca.data.opening import open_rows
 from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import CorruptionError, DataError, IncompleteError, SpecError
-from bigkpca.ingesting import Ingested, ingest
+from bigkpca.ingesting import ingest
 from bigkpca.storage import groups
 from tests.helpers.disks import tree_bytes
 from tests.helpers.named import stored
@@ -40,24 +40,10 @@ def stopped(moment, source, out, **options):
 
 
 MOMENTS = [(ingesting, "_codes", 1), (LocalDisk, "sync", 1), (groups, "write_manifest", 1)]
+STOPS = [*((False, moment) for moment in MOMENTS), (True, MOMENTS[0]), (True, MOMENTS[2])]
 
 
-def test_doing_it_again_touches_nothing_and_other_input_is_in_the_way(tmp_path):
-    a, b, out = npy(tmp_path / "a.npy", X), npy(tmp_path / "b.npy", X * 2), tmp_path / "out.zarr"
-    assert not ingest([a], out).already_done
-    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    assert ingest([a], f"{out}/") == Ingested(str(out), 300, 5, (5,), np.dtype(float), False, True)
-    with pytest.raises(SpecError, match=r"already holds.*--overwrite"):
-        ingest([b], out)
-    assert stamps == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    ingest([b], out, overwrite=True)
-    np.testing.assert_array_equal(stored(out)["x"], X * 2)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy", "b.npy", "out.zarr"]
-
-
-@pytest.mark.parametrize(
-    ("overwrite", "moment"), [*((False, moment) for moment in MOMENTS), (True, MOMENTS[0]), (True, MOMENTS[2])]
-)
+@pytest.mark.parametrize(("overwrite", "moment"), STOPS)
 def test_a_stopped_ingest_leaves_what_was_there_and_starts_over(overwrite, moment, tmp_path):
     source, options = write_npz(tmp_path, X, Y)
     options |= {"block_rows": 64, "overwrite": overwrite}
@@ -144,34 +130,12 @@ def words_of(path, rows=None):
     return np.array(found["categories"])[found["y"][:rows]]
 
 
-def check_appended(path, new, words):
-    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
-    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
-    told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
-    assert told == [(["first.npz"], [0, 300]), (["more.npz"], [300, 300 + len(new)])]
-    assert [Path(source["path"]).name for source in about(path)["sources"]] == ["first.npz", "more.npz"]
-
-
-def test_append_adds_rows_and_is_safe_to_repeat(tmp_path):
-    path = dataset(tmp_path)
-    source, new, words = more(tmp_path)
-    done = ingest([source], path, labels="y", append=True)
-    assert (done.rows, done.already_done) == (500, False)
-    check_appended(path, new, words)
-    before = tree_bytes(path)
-    assert ingest([source], path, labels="y", append=True).already_done
-    assert tree_bytes(path) == before
-    first = tmp_path / "first.npz"  # may be repeated once
-    assert [ingest([first], path, labels="y", append=True).already_done for _ in range(2)] == [False, True]
-    assert open_rows(path).shape == (800, 5)
-
-
 def test_rows_with_other_labels_are_not_those_that_were_appended_last(tmp_path):
     rows, out = npy(tmp_path / "x.npy", np.ones((2, 1))), tmp_path / "o.zarr"
     labels = [npy(tmp_path / f"y{i}.npy", np.array([i, i + 1])) for i in (0, 7)]
-    done = [ingest(rows, out, labels=labels[i], append=out.exists()).already_done for i in (0, 0, 1, 1)]
-    assert done == [False, False, False, True]
-    assert stored(out)["y"].tolist() == [0, 1, 0, 1, 7, 8]
+    done = [ingest(rows, out, labels=labels[i], append=out.exists()).already_done for i in (0, 0, 1, 1, 0)]
+    assert done == [False, False, False, True, False]
+    assert stored(out)["y"].tolist() == [0, 1, 0, 1, 7, 8, 0, 1]
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, (zarr.Array, "__setitem__", 2)])
@@ -186,7 +150,11 @@ def test_a_stopped_append_leaves_the_old_rows_and_completes_later(tmp_path, mome
     np.testing.assert_array_equal(words_of(path, 300), WORDS[Y])
     assert ingest([tmp_path / "first.npz"], path, labels="y", block_rows=64).already_done
     ingest([source], path, append=True)  # with the labels of the same name
-    check_appended(path, new, words)
+    np.testing.assert_array_equal(stored(path)["x"], np.concatenate([X, new]))
+    np.testing.assert_array_equal(words_of(path), np.concatenate([WORDS[Y], words]))
+    told = [(each["sources"], each["rows"]) for each in about(path)["provenance"]]
+    assert told == [(["first.npz"], [0, 300]), (["more.npz"], [300, 500])]
+    assert [Path(source["path"]).name for source in about(path)["sources"]] == ["first.npz", "more.npz"]
 
 
 def test_append_refuses_what_does_not_fit(tmp_path):

@@ -12,15 +12,10 @@ def words(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def backend():
-    """No window."""
-    mpl.use("agg")
-
-
 @pytest.fixture(autouse=True)
 def closed():
-    """Closes the figures of a test."""
+    """Figures of a test have no window, and are closed."""
+    mpl.use("agg")
     yield
     plt.close("all")
 

@@ -54,33 +54,19 @@ def test_rows_and_scores_of_any_kind_give_the_same_dots(place, digits, axes):
     assert (other.get_xlabel(), other.get_ylabel()) == ("component 4", "component 3")
 
 
-LABELS = {
-    "of the dataset": lambda place, X: {"color": "y"},
-    "in memory": lambda place, X: {"color": np.arange(200) % 4, "data": X},
-    "of scores": lambda place, X: {"color": "y", "scores": place / "s.zarr"},
-    "a dataset": lambda place, X: {"color": place / "x.zarr", "data": X},
-    "a Zarr array": lambda place, X: {"color": place / "x.zarr" / "y", "data": X},
-    "a .npy file": lambda place, X: {"color": place / "labels.npy", "data": X},
-    "a list": lambda place, X: {"color": (np.arange(200) % 4).tolist()},
-}
-FULL = [pytest.param(name, marks=pytest.mark.full) for name in list(LABELS)[2:]]
-
-
-@pytest.mark.parametrize("name", ["of the dataset", "in memory", *FULL])
-def test_labels_come_from_memory_or_from_beside_the_rows(place, digits, name):
-    assert words(plots.scores(place / "m.zarr", **LABELS[name](place, digits[:200]))) == ["0", "1", "2", "3"]
-
-
 def test_categories_have_their_names_and_rows_that_were_appended_theirs(tmp_path):
     lines = [f"{value},{6 * (value % 7)},{'low' if value < 20 else 'high'}" for value in range(60)]
     for name, some in (("a", lines[:40]), ("b", lines[40:])):
         (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,kind", *some]))
     bigkpca.ingest(tmp_path / "a.csv", tmp_path / "d.zarr", labels="kind")
     bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", n_components=2, size=20, transform=tmp_path / "s.zarr")
-    bigkpca.ingest(tmp_path / "b.csv", tmp_path / "d.zarr", labels="kind", append=True)
-    axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color="y")
-    assert len(places_of(axes)) == 40
+    axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color=tmp_path / "d.zarr" / "y")
     assert words(axes) == ["high", "low"]
+    bigkpca.ingest(tmp_path / "b.csv", tmp_path / "d.zarr", labels="kind", append=True)
+    for labels in ("y", tmp_path / "d.zarr"):
+        axes = plots.scores(tmp_path / "m.zarr", scores=tmp_path / "s.zarr", color=labels)
+        assert len(places_of(axes)) == 40
+        assert words(axes) == ["high", "low"]
 
 
 def test_each_row_has_the_colour_of_its_label(axes):
@@ -144,11 +130,13 @@ def test_few_rows_are_read_of_many(place, monkeypatch):
     monkeypatch.setattr(rows, "_MOST_SCORES", 128)
     Y = RNG.normal(size=(1000, 4))
     drawn = plots.scores(place / "m.zarr", scores=Y, color=np.arange(1000) % 2)
+    assert words(drawn) == ["0", "1"]
     np.testing.assert_allclose(places_of(drawn)[:, 0], np.sort(Y[spread_row_numbers(1000, 128), 0]))
 
 
 def test_what_scores_cannot_draw(place, digits):
     path, X = place / "m.zarr", digits[:200]
+    np.save(place / "objects.npy", np.array([None, "a"], dtype=object))
     for arguments, message in (
         ({"data": X, "scores": X}, "data and scores exclude each other: pass rows, or their scores"),
         ({"data": X[:, 1:]}, "has 63 columns, but the model was fitted on 64"),
@@ -157,6 +145,7 @@ def test_what_scores_cannot_draw(place, digits):
         ({"data": X, "color": np.zeros((200, 2))}, r"color holds an array of shape \(200, 2\), and there are 200 rows"),
         ({"data": X, "color": np.full(200, np.nan)}, "color has no finite value: pass numbers, labels, or nothing"),
         ({"data": X, "color": "y"}, "no labels at y: give a .npy file"),
+        ({"data": X, "color": place / "objects.npy"}, "labels cannot be read from .*objects.npy"),
         ({"data": X, "components": (1, 5)}, "there is no component 5: they are counted from 1, and the last one is 4"),
         ({"data": X, "components": 1}, r"components=1: give two numbers, e.g. \(1, 2\)"),
         ({"data": X, "components": (1, 2, 3)}, r"components=\(1, 2, 3\): give two numbers"),

@@ -31,9 +31,6 @@ def test_every_run_with_a_drift_is_drawn_and_those_above_the_threshold_stand_out
     assert above.get_color() == threshold.get_color() != figures.get_color()
     assert words(axes) == ["threshold", "drift"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("run", "drift")
-
-
-def test_no_job_and_no_drift(tmp_path):
     for out in (tmp_path / "nowhere", job(tmp_path, None)):
         with pytest.raises(SpecError, match=f"no run of {out} has recorded drift: pass the output of a job"):
             plots.drift(out)

@@ -59,6 +59,7 @@ def test_every_figure_has_words_and_ids_of_its_own_and_the_page_needs_nothing_el
     ids = re.findall(r'\sid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:href="|url\()#([^")]*)', page)) <= set(ids)
+    assert page.count("<image") >= 6  # pictures along components, whose shape the dataset records
     assert "#12345" not in page  # every colour of the style became a variable of the page
     assert page.count("var(--ink)") > 100
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
@@ -80,7 +81,10 @@ def small(tmp_path_factory):
 def test_the_same_report_is_left_alone_and_others_are_not_replaced(small, tmp_path):
     model, out, notes = small / "m.zarr", tmp_path / "r.html", Recorder()
     other = bigkpca.KernelPCA(1, size=20, random_state=0).fit(np.load(small / "x.npy")).model_
-    bigkpca.report(model, out)
+    page = drawn(model, out, progress=notes)
+    assert notes.notes == [f"drawn: {title}" for title in titles_of(page)]
+    assert (notes.started[0], notes.finished) == (("sampling rows", 60), len(notes.started))
+    assert notes.rows == sum(rows for _, rows in notes.started)
     first, before = out.read_bytes(), out.stat()
     bigkpca.report(model, out, overwrite=True, progress=notes)
     assert notes.notes[-1] == f"{out} exists already, of the same model and rows: nothing to do"
@@ -118,16 +122,6 @@ def test_other_labels_and_rows_make_another_report(tmp_path):
             bigkpca.report(tmp_path / "m.zarr", out, labels=tmp_path / "y.npy")
         assert drawn(tmp_path / "m.zarr", out, labels=tmp_path / "y.npy", overwrite=True) != first
     assert "written again since the fit" in facts_of(out.read_text("utf-8"))["data"]
-
-
-@pytest.mark.usefixtures("sketched")
-def test_it_reports_what_it_reads_and_draws(small, tmp_path):
-    notes = Recorder()
-    page = drawn(small / "m.zarr", tmp_path / "r.html", scores=np.eye(60, 2), progress=notes)
-    assert notes.started[0] == ("sampling rows", 60)
-    assert notes.finished == len(notes.started)
-    assert notes.rows == sum(rows for _, rows in notes.started)
-    assert notes.notes == [f"drawn: {title}" for title in titles_of(page)]
 
 
 @pytest.mark.usefixtures("sketched")
@@ -224,9 +218,8 @@ def test_flagged_rows_are_counted_listed_and_drawn(tmp_path):
     X = rng.normal(size=(600, 3))
     np.save(tmp_path / "a.npy", X)
     np.save(tmp_path / "b.npy", np.where(np.arange(600)[:, None] == 7, [0, 0, 9], X))
-    bigkpca.fit(
-        tmp_path / "a.npy", tmp_path / "m.zarr", n_components=3, sigma="3 median", size=40, calibration_rows=200
-    )
+    options = {"n_components": 3, "sigma": "3 median", "size": 40, "calibration_rows": 200}
+    bigkpca.fit(tmp_path / "a.npy", tmp_path / "m.zarr", **options)
     for name, flag in (("s", 0.05), ("plain", None)):
         bigkpca.transform(tmp_path / "m.zarr", tmp_path / "b.npy", tmp_path / f"{name}.zarr", flag=flag)
     page = drawn(tmp_path / "m.zarr", tmp_path / "r.html", scores=tmp_path / "s.zarr")
@@ -237,26 +230,8 @@ def test_flagged_rows_are_counted_listed_and_drawn(tmp_path):
     assert "unusual rows" not in facts_of(page)
 
 
-@pytest.mark.full
-def test_what_does_not_fit_is_refused(place, monkeypatch):
-    monkeypatch.chdir(place)
-    np.save("objects.npy", np.array([None, "a"], dtype=object))
-    for options, message in (
-        ({"labels": "objects.npy"}, "labels cannot be read from"),
-        ({"labels": "nothing"}, "does not contain an array 'nothing', but"),
-        ({"labels": "m.zarr"}, "m.zarr does not contain an array 'y'"),
-        ({"labels": "s.zarr/scores"}, r"has shape \(1797, 8\): one value per row"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            bigkpca.report("m.zarr", "bad.html", **options)
-        assert not os.path.exists("bad.html")
-    monkeypatch.setattr(reporting, "installed", lambda: False)
-    with pytest.raises(SpecError, match=re.escape("a report needs matplotlib: pip install 'bigkpca[report]'")):
-        bigkpca.report("m.zarr", "bad.html")
-
-
 @pytest.mark.usefixtures("quiet_signals", "sketched")
-def test_the_command(small, tmp_path):
+def test_the_command(small, tmp_path, monkeypatch):
     arguments = ("report", small / "m.zarr", tmp_path / "r.html", "--image-shape", "8,8")
     result = run(*arguments)
     assert result.exit_code == 0, result.output
@@ -265,3 +240,5 @@ def test_the_command(small, tmp_path):
     refused = run(*arguments[:2], tmp_path / "bad.html", "--image-shape", "8xnine")
     assert refused.exit_code == 2
     assert "'8xnine' is not a list of whole numbers such as 28,28" in refused.stderr
+    monkeypatch.setattr(reporting, "installed", lambda: False)
+    assert "a report needs matplotlib: pip install 'bigkpca[report]'" in run(*arguments[:2], tmp_path / "n.html").stderr

@@ -104,11 +104,7 @@ WRONG_PARTS = [
     (methods.Nystroem, {"form": "thesis", "rank": 0}, "rank must be positive, and only form='thesis' has it"),
     (methods.RandomFeatures, {"form": "phases"}, "unknown form of RandomFeatures 'phases': did you mean 'phase'"),
     (methods.PrincipalFeatures, {"form": "pairs"}, "unknown form of PrincipalFeatures 'pairs'"),
-    (
-        methods.PrincipalFeatures,
-        {"correction": "pointwize"},
-        "unknown correction of .* 'pointwize': did you mean 'pointwise'",
-    ),
+    (methods.PrincipalFeatures, {"correction": "pointwize"}, "unknown correction .* did you mean 'pointwise'"),
     (landmarks.RPCholesky, {"tol": -0.1}, r"tol must be in \[0, 1\)"),
 ]
 

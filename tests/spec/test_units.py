@@ -12,15 +12,12 @@ READ = [
     (parse_seconds, {"90 s": 90, "10 min": 600, "2 mins": 120, "1.5 h": 5400, "1 minute": 60, 3.5: 3.5}),
     (check_scheduler, dict.fromkeys(ADDRESSES)),
 ]
+WRONG_ADDRESSES = ["", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"]
 REFUSED = [
     (parse_bytes, ["-1 GB"], "'-1 GB': an amount of memory must be positive"),
     (parse_bytes, ["lots", "", "GB", "1e400 GB", "inf", "2", " 1.5 "], "'{}' is not an amount of memory"),
     (parse_seconds, ["", "s", "1e400 s", "inf", 10**400], "is not a time"),
-    (
-        check_scheduler,
-        ["", "nowhere", "ftp://host:21", "tcp://host", "tcp://:8786", "tcp://host/x:1"],
-        "is not the address of a Dask scheduler",
-    ),
+    (check_scheduler, WRONG_ADDRESSES, "is not the address of a Dask scheduler"),
 ]
 
 
