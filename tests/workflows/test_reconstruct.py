@@ -19,7 +19,7 @@ from bigkpca.data.opening import open_rows
 from bigkpca.data.rows import ArrayRows
 from bigkpca.errors import DataError, MemoryLimitError, SpecError
 from bigkpca.execution.engine import Engine
-from bigkpca.execution.plan import plan_fit, plan_transform
+from bigkpca.execution.plan import plan_transform
 from bigkpca.execution.projection import block_denoised, block_preimages, reconstruct_rows, residual_rows
 from bigkpca.fitting.fit import fit_rows
 from bigkpca.fitting.merge import extend
@@ -30,12 +30,12 @@ from bigkpca.workflows.fit import save
 from tests.helpers.commands import run
 from tests.helpers.disks import tree_bytes
 from tests.helpers.fits import fit
-from tests.helpers.stores import as_zarr, counted_reads
+from tests.helpers.stores import as_zarr
 
 N, CHUNK = 500, 100
 OPTIONS = {"n_components": 8, "size": 60, "random_state": 3, "block_rows": CHUNK}
 ARRAYS = ("x", "converged", "iterations", "far")
-RIDGE, DENOISING = preimages.Ridge(size=50), preimages.Denoising(noise=2.0, size=50)
+RIDGE = preimages.Ridge(size=50)
 FULL = pytest.mark.full
 
 
@@ -101,12 +101,6 @@ def back(folder, model, scores):
 @pytest.fixture(scope="module")
 def kpca(model):
     return KernelPCA.load(model)
-
-
-@pytest.fixture
-def reads(monkeypatch):
-    """How often each of the five chunks was read."""
-    return counted_reads(monkeypatch, N // CHUNK, CHUNK)
 
 
 def compare(lazy, expected, **tolerance):
@@ -272,41 +266,7 @@ def test_far_rows_become_the_mean_and_are_counted_as_those_that_did_not_converge
     np.testing.assert_allclose(mean, X.mean(axis=0), atol=1.5)
 
 
-# Passes and plans
-
-
-@pytest.mark.parametrize(
-    ("way", "method", "passes"),
-    [
-        ("fixed-point", "nystroem", 1),
-        (DENOISING, "rff", 1),
-        pytest.param("mds", "rff-pca", 2, marks=FULL),
-        pytest.param("ridge", "exact", 0, marks=FULL),
-    ],
-)
-def test_ways_back_make_no_pass(way, method, passes, dataset, reads):
-    spec = FitSpec.checked(**OPTIONS | {"method": method, "preimage": way})
-    fit_rows(open_rows(dataset), spec, Engine(threads=1))
-    np.testing.assert_array_equal(reads, 1 + passes)
-    plan = plan_fit(open_rows(dataset), spec, 1)
-    assert (plan.passes, plan.bytes_read) == (passes, (1 + passes) * N * 64 * 4)
-
-
-@pytest.mark.full
-def test_what_works_block_by_block_reads_each_chunk_once(dataset, model, tmp_path, reads):
-    loaded = load_model(model)
-    for number, work in enumerate(
-        (
-            lambda out: bigkpca.denoise(model, dataset, out, block_rows=CHUNK),
-            lambda out: bigkpca.transform(model, dataset, out, residual=True, block_rows=CHUNK),
-            lambda out: arrays.denoised(loaded, dataset).compute(scheduler="synchronous"),
-            lambda out: arrays.residuals(loaded, dataset).compute(scheduler="synchronous"),
-            lambda out: KernelPCA.load(model).score(dataset),
-        )
-    ):
-        reads[:] = 0
-        work(tmp_path / f"{number}.zarr")
-        np.testing.assert_array_equal(reads, 1)
+# Memory
 
 
 def test_what_does_not_fit_in_memory_is_refused_before_the_run(model, scores, dataset, tmp_path):
