@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Barrier
 from time import sleep
 from typing import Any
+from unittest.mock import Mock
 
 import array_api_strict
 import numpy as np
@@ -24,6 +25,7 @@ from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.plan import worker_bytes
 from bigkpca.execution.tasks import Placed, Task, some_take
 from bigkpca.spec import FitSpec, resolve
+from tests.data.test_devices import OutOfMemoryError
 from tests.execution.test_plan import rows
 from tests.helpers.dask_processes import DaskProcesses
 
@@ -86,8 +88,8 @@ def weighted(rows, block, weights):
     return np.append(np.asarray(strict.T @ (strict @ weights.values)), 1)
 
 
-def summed(engine, function=weighted):
-    return sum_by_block("adding", function, ArrayRows(X), (engine.placed(OURS),), 1024, engine)
+def summed(engine):
+    return sum_by_block("adding", weighted, ArrayRows(X), (engine.placed(OURS),), 1024, engine)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -101,21 +103,11 @@ def test_tasks_of_placed_values_compute_there(threads):
     assert [some_take([Task(len, (each.placed(OURS),), 1)], Placed) for each in (engine, there)] == [False, True]
 
 
-class OutOfMemoryError(RuntimeError):
-    """As torch and CuPy call it."""
-
-
-@pytest.mark.parametrize("moving", [False, True])
-def test_memory_that_is_full_ends_the_run(moving, monkeypatch):
-    def full(*_):
-        raise OutOfMemoryError("full")
-
+def test_memory_that_is_full_when_a_value_is_moved_ends_the_run(monkeypatch):
     engine = Engine(threads=2).on_device(STRICT)
-    if moving:
-        monkeypatch.setattr(Device, "place", full)
-    message = r"the memory of device='array_api_strict:cpu' is full \(full\): use fewer landmarks"
-    with pytest.raises(MemoryLimitError, match=message):
-        summed(engine, weighted if moving else full)
+    monkeypatch.setattr(Device, "place", Mock(side_effect=OutOfMemoryError("full")))
+    with pytest.raises(MemoryLimitError, match=r"memory of device='array_api_strict:cpu' is full \(full\): use fewer"):
+        summed(engine)
 
 
 def test_plans_count_taller_tiles_in_host_memory_where_a_device_computes():
