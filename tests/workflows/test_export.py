@@ -1,6 +1,7 @@
 """Scores and rows as files of other programs, read back by these."""
 
 import os
+from functools import partial
 from unittest import mock
 
 import dask.array as da
@@ -14,8 +15,8 @@ import bigkpca
 from bigkpca.data.stores import LocalDisk, clients
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
+from tests.data.cases import refused
 from tests.helpers.commands import run
-from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
 from tests.helpers.progress import Once
 from tests.helpers.proxy import proxy
@@ -32,27 +33,14 @@ def read(path):
     return pa_csv.read_csv(path).to_pandas() if path.suffix == ".csv" else pd.read_parquet(path)
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The scores of 60 rows with labels of text."""
-    folder = tmp_path_factory.mktemp("made") / "here"
-    folder.mkdir()
-    source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS))
-    bigkpca.ingest(source, folder / "x.zarr", labels="kind")
-    bigkpca.fit(folder / "x.zarr", folder / "model.zarr", n_components=2)
-    bigkpca.transform(folder / "model.zarr", folder / "x.zarr", folder / "scores.zarr", block_rows=16)
-    return Restored.made(folder)
-
-
 @pytest.fixture
-def scores(made):
-    return made.again() / "scores.zarr"
-
-
-@pytest.fixture
-def tmp_path(request, tmp_path):
-    """The folder of the scores in tests that take them."""
-    return request.getfixturevalue("made").folder if "scores" in request.fixturenames else tmp_path
+def scores(tmp_path):
+    """The path of scores of 60 rows with labels of text, beside their dataset and their model."""
+    source = WRITERS["csv"](tmp_path / "a.csv", FRAME.assign(kind=WORDS))
+    bigkpca.ingest(source, tmp_path / "x.zarr", labels="kind")
+    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "model.zarr", n_components=2)
+    bigkpca.transform(tmp_path / "model.zarr", tmp_path / "x.zarr", tmp_path / "scores.zarr", block_rows=16)
+    return tmp_path / "scores.zarr"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +135,7 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
         ("x.zarr/a.csv", r"a\.csv cannot be written: it would lie in .*x\.zarr, a folder of Zarr arrays"),
         ("model.zarr/deep/a.npy", r"it would lie in .*model\.zarr, a folder of Zarr arrays"),
     ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(scores, tmp_path / out)
+        refused(bigkpca.export, (scores, tmp_path / out, SpecError, message))
     assert (tmp_path / "own.csv").read_text() == "mine"
     bigkpca.export(scores, tmp_path / "own.csv", overwrite=True)
     assert read(tmp_path / "own.csv").shape == (60, 2)
@@ -162,8 +149,7 @@ def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch)
         return writer(store, path)
 
     monkeypatch.setattr(LocalDisk, "writer", later)
-    with pytest.raises(SpecError, match=r"own\.csv already exists: choose another name"):
-        bigkpca.export(scores, out)
+    refused(bigkpca.export, (scores, out, SpecError, r"own\.csv already exists: choose another name"))
     assert out.read_text() == "mine"
 
 
@@ -180,19 +166,18 @@ def test_labels_and_columns_that_do_not_fit_leave_nothing(scores, tmp_path):
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "b.csv", None, "two columns would have the name 'a'"),
         (np.zeros((3, 2), np.longdouble), "b.csv", None, r"column0 has the dtype (float128|longdouble), which CSV"),
     ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(rows, tmp_path / out, labels=labels)
+        refused(partial(bigkpca.export, labels=labels), (rows, tmp_path / out, SpecError, message))
     about = zarr.open_group(tmp_path / "x.zarr", mode="r+").attrs
     about["bigkpca"] = about["bigkpca"] | {"categories": ["pear"]}  # as if it was damaged
-    with pytest.raises(SpecError, match=r"x\.zarr has labels that do not number its 1 categories"):
-        bigkpca.export(scores, tmp_path / "b.csv", labels="y")
+    message = r"x\.zarr has labels that do not number its 1 categories"
+    refused(partial(bigkpca.export, labels="y"), (scores, tmp_path / "b.csv", SpecError, message))
     assert not list(tmp_path.glob("b.*"))
 
 
 def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", mock.Mock(side_effect=OSError(28, "No space left on device")))
-    with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):
-        bigkpca.export(scores, tmp_path / "out.csv")
+    message = r"the disk is full while writing .*out\.csv"
+    refused(bigkpca.export, (scores, tmp_path / "out.csv", IncompleteError, message))
     assert not list(tmp_path.glob("out.csv*"))
 
 

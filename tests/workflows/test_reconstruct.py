@@ -1,6 +1,7 @@
 """From scores back to rows, and what scores leave of rows."""
 
 import re
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,21 +112,6 @@ def test_reconstruct_is_inverse_transform_of_every_kind_of_scores(made, kpca, tm
     assert found.iterations.any()
 
 
-@pytest.mark.full
-def test_denoise_is_one_call_for_every_kind_of_rows(made, kpca, X, tmp_path):
-    expected = bigkpca.denoise(kpca, made.dataset, tmp_path / "denoised.zarr", block_rows=CHUNK)[:]
-    for held in (X, pd.DataFrame(X)):
-        np.testing.assert_array_equal(kpca.denoise(held), expected)
-    for lazy in (da.from_array(X, chunks=(77, 30)), zarr.open_array(made.dataset), made.dataset):
-        compare(kpca.denoise(lazy), expected, atol=1e-5)  # products of few rows round differently on some processors
-    written = kpca.denoise(made.dataset, out=tmp_path / "rows.zarr")
-    np.testing.assert_allclose(written[:], expected, atol=1e-3)  # other blocks
-    # Iterations start at the rows, and end near where those of the scores alone do.
-    from_scores = kpca.inverse_transform(kpca.transform(X))
-    assert not np.array_equal(from_scores, expected)
-    np.testing.assert_allclose(expected, from_scores, atol=0.1)
-
-
 def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(made, kpca, X, tmp_path):
     out = tmp_path / "scores.zarr"
     written = bigkpca.transform(made.model, made.dataset, out, residual=True, block_rows=CHUNK)
@@ -143,9 +129,13 @@ def test_residuals_of_every_kind_of_rows_are_those_that_transform_writes(made, k
     assert np.median(kpca.residual(noise)) > 1.5 * np.median(expected)
 
 
-def test_iterations_start_where_they_are_told(made, kpca, X):
-    Y, few = kpca.transform(X), slice(0, 150)
-    np.testing.assert_array_equal(kpca.inverse_transform(Y, start=X), kpca.denoise(X))
+def test_iterations_start_where_they_are_told(made, kpca, X, tmp_path):
+    Y, few, clean = kpca.transform(X), slice(0, 150), kpca.denoise(X)
+    np.testing.assert_array_equal(kpca.inverse_transform(Y, start=X), clean)
+    np.testing.assert_allclose(kpca.inverse_transform(Y), clean, atol=0.1)  # they end near
+    compare(kpca.denoise(made.dataset), clean, atol=1e-5)  # products of few rows round differently on some processors
+    written = kpca.denoise(made.dataset, out=tmp_path / "rows.zarr")
+    np.testing.assert_allclose(written[:], clean, atol=1e-3)  # other blocks
     start = X[few][::-1]
     found = kpca.inverse_transform(Y[few], start=pd.DataFrame(start))
     np.testing.assert_allclose(found, kpca.model_.reconstructing(150)(Y[few], start).rows, atol=1e-4)
@@ -292,18 +282,15 @@ def test_scores_of_another_model_are_refused_however_their_path_is_spelled(made,
     (tmp_path / "link").symlink_to(f"{made.scores}/scores")
     kpca, opened = KernelPCA.load(other), zarr.open_group(made.scores, mode="r")["scores"]
     message = rf"scores\.zarr.* holds scores of the model {theirs}, but this is the model {own}"
-    for work in (
-        lambda: bigkpca.reconstruct(other, made.scores, tmp_path / "out.zarr"),
-        lambda: bigkpca.reconstruct(other, opened, tmp_path / "out.zarr"),
-        lambda: kpca.inverse_transform(Path(made.scores)),
-        lambda: kpca.inverse_transform(tmp_path / "link"),
-        lambda: arrays.preimages(load_model(other), f"{made.scores}/scores/"),
-    ):
-        refused(work, (SpecError, message))
+    for each in (made.scores, opened):
+        refused(bigkpca.reconstruct, (other, each, tmp_path / "out.zarr", SpecError, message))
+    for each in (Path(made.scores), tmp_path / "link"):
+        refused(kpca.inverse_transform, (each, SpecError, message))
+    refused(arrays.preimages, (load_model(other), f"{made.scores}/scores/", SpecError, message))
     assert not (tmp_path / "out.zarr").exists()
 
 
-def test_scores_and_rows_of_another_width_or_that_are_not_finite_are_refused(made, kpca, X, tmp_path):
+def test_scores_and_rows_of_another_width_or_that_are_not_finite_are_refused(kpca, X, tmp_path):
     few, lazy, out, Y = np.ones((10, 5)), da.ones((10, 5)), tmp_path / "out.zarr", np.zeros((N, 8))
     cubic, bad = fitted(X, kernel="poly"), X.copy()
     Y[234, 5], bad[7] = np.inf, 1e30
@@ -311,21 +298,16 @@ def test_scores_and_rows_of_another_width_or_that_are_not_finite_are_refused(mad
     of_scores = r"scores of shape \(10, 5\), but the model has 8 components"
     of_rows = "has 5 columns, but the model was fitted on 64"
     infinite, overflow = "row 234, column 5 is infinity", "rows 0 to 99: kernel values overflow"
-    for work, error, message in (
-        (lambda: bigkpca.reconstruct(made.model, few, out), SpecError, of_scores),
-        (lambda: kpca.inverse_transform(few), SpecError, of_scores),
-        (lambda: kpca.inverse_transform(lazy), SpecError, of_scores),
-        (lambda: arrays.preimages(kpca.model_, lazy), SpecError, of_scores),
-        (lambda: bigkpca.denoise(made.model, few, out), SpecError, of_rows),
-        (lambda: arrays.denoised(kpca.model_, lazy), SpecError, of_rows),
-        (lambda: arrays.residuals(kpca.model_, lazy), SpecError, of_rows),
-        (lambda: bigkpca.reconstruct(made.model, Y, out), DataError, infinite),
-        (lambda: kpca.inverse_transform(Y), DataError, infinite),
-        (lambda: kpca.inverse_transform(tmp_path / "scores.npy").compute(), DataError, infinite),
-        (lambda: reconstruct_rows(ArrayRows(bad), cubic, block_denoised, Engine(threads=1)), DataError, overflow),
-        (lambda: residual_rows(ArrayRows(bad), cubic, Engine(threads=1)), DataError, overflow),
-    ):
-        refused(work, (error, message))
+    far, model, one = ArrayRows(bad), kpca.model_, Engine(threads=1)
+    refused(bigkpca.reconstruct, (model, few, out, SpecError, of_scores), (model, Y, out, DataError, infinite))
+    refused(kpca.inverse_transform, *((each, SpecError, of_scores) for each in (few, lazy)), (Y, DataError, infinite))
+    refused(kpca.inverse_transform(tmp_path / "scores.npy").compute, (DataError, infinite))
+    refused(arrays.preimages, (model, lazy, SpecError, of_scores))
+    refused(bigkpca.denoise, (model, few, out, SpecError, of_rows))
+    refused(arrays.denoised, (model, lazy, SpecError, of_rows))
+    refused(arrays.residuals, (model, lazy, SpecError, of_rows))
+    refused(reconstruct_rows, (far, cubic, block_denoised, one, DataError, overflow))
+    refused(residual_rows, (far, cubic, one, DataError, overflow))
     assert not out.exists()
 
 
@@ -338,20 +320,16 @@ def test_kernels_that_lead_to_no_rows_say_what_works(X, tmp_path):
     no_fixed_point = "pre-images of the laplacian kernel have no fixed point: use 'ridge' or 'denoising'"
     no_rows = "pre-images of the precomputed kernel have no fixed point"
     no_residuals = r"residuals need k\(x, x\), which rows of a precomputed matrix do not contain"
-    for work, message in (
-        (lambda: bigkpca.reconstruct(model, Y, out), no_fixed_point),
-        (lambda: bigkpca.denoise(model, X, out), no_fixed_point),
-        (lambda: laplacian.inverse_transform(Y), no_fixed_point),
-        (lambda: laplacian.inverse_transform(da.from_array(Y)), no_fixed_point),
-        (lambda: laplacian.denoise(X), no_fixed_point),
-        (lambda: laplacian.denoise(da.from_array(X)), no_fixed_point),
-        (lambda: of_kernels.inverse_transform(of_kernels.transform(K)), no_rows),
-        (lambda: bigkpca.reconstruct(of_kernels.model_, np.ones((4, 3)), out), no_rows),
-        (lambda: bigkpca.transform(of_kernels.model_, K, out, residual=True), no_residuals),
-        (lambda: of_kernels.residual(K), no_residuals),
-        (lambda: arrays.residuals(of_kernels.model_, K), no_residuals),
-    ):
-        refused(work, (SpecError, message))
+    refused(bigkpca.reconstruct, (model, Y, out, SpecError, no_fixed_point))
+    refused(bigkpca.denoise, (model, X, out, SpecError, no_fixed_point))
+    for make in (np.asarray, da.from_array):
+        refused(laplacian.inverse_transform, (make(Y), SpecError, no_fixed_point))
+        refused(laplacian.denoise, (make(X), SpecError, no_fixed_point))
+    refused(of_kernels.inverse_transform, (of_kernels.transform(K), SpecError, no_rows))
+    refused(bigkpca.reconstruct, (of_kernels.model_, np.ones((4, 3)), out, SpecError, no_rows))
+    refused(partial(bigkpca.transform, residual=True), (of_kernels.model_, K, out, SpecError, no_residuals))
+    refused(of_kernels.residual, (K, SpecError, no_residuals))
+    refused(arrays.residuals, (of_kernels.model_, K, SpecError, no_residuals))
     with pytest.raises(AttributeError) as caught:
         laplacian.score(X)
     assert no_fixed_point in str(caught.value.__cause__)
