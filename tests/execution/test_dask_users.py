@@ -8,11 +8,15 @@ from unittest import mock
 
 import dask
 import dask.array as da
+import joblib
 import numpy as np
 import pytest
 from dask.diagnostics import Profiler
 from dask.utils import key_split
 from distributed import Client
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 import bigkpca
 from bigkpca import KernelPCA, arrays
@@ -60,6 +64,13 @@ def test_a_fit_in_a_task_uses_the_threads_of_its_worker(cluster_elsewhere, digit
     found, threads = cluster_elsewhere.client.submit(eigenvalues, digits[:500]).result(timeout=120)
     assert found.tobytes() == here.tobytes()
     assert threads == 2
+
+
+def test_cross_validation_by_the_dask_backend_of_joblib_ends(client, digits):
+    model = make_pipeline(estimator(), Ridge())
+    here = cross_val_score(model, digits[:300], digits[:300, 20], cv=3)
+    with joblib.parallel_config(backend="dask"):
+        np.testing.assert_array_equal(cross_val_score(model, digits[:300], digits[:300, 20], cv=3), here)
 
 
 def test_a_fit_and_what_is_lazy_after_it_do_not_define_keys_twice(client, digits, caplog):

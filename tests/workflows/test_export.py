@@ -17,6 +17,7 @@ from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
 from tests.data.cases import refused
 from tests.helpers.commands import run
+from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
 from tests.helpers.progress import Once
 from tests.helpers.proxy import proxy
@@ -33,14 +34,27 @@ def read(path):
     return pa_csv.read_csv(path).to_pandas() if path.suffix == ".csv" else pd.read_parquet(path)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The scores of 60 rows with labels of text."""
+    folder = tmp_path_factory.mktemp("made") / "here"
+    folder.mkdir()
+    source = WRITERS["csv"](folder / "a.csv", FRAME.assign(kind=WORDS))
+    bigkpca.ingest(source, folder / "x.zarr", labels="kind")
+    bigkpca.fit(folder / "x.zarr", folder / "model.zarr", n_components=2)
+    bigkpca.transform(folder / "model.zarr", folder / "x.zarr", folder / "scores.zarr", block_rows=16)
+    return Restored.made(folder)
+
+
 @pytest.fixture
-def scores(tmp_path):
-    """The path of scores of 60 rows with labels of text, beside their dataset and their model."""
-    source = WRITERS["csv"](tmp_path / "a.csv", FRAME.assign(kind=WORDS))
-    bigkpca.ingest(source, tmp_path / "x.zarr", labels="kind")
-    bigkpca.fit(tmp_path / "x.zarr", tmp_path / "model.zarr", n_components=2)
-    bigkpca.transform(tmp_path / "model.zarr", tmp_path / "x.zarr", tmp_path / "scores.zarr", block_rows=16)
-    return tmp_path / "scores.zarr"
+def scores(made):
+    return made.again() / "scores.zarr"
+
+
+@pytest.fixture
+def tmp_path(request, tmp_path):
+    """The folder of the scores in tests that take them."""
+    return request.getfixturevalue("made").folder if "scores" in request.fixturenames else tmp_path
 
 
 @pytest.mark.parametrize(

@@ -16,22 +16,32 @@ from bigkpca.workflows import verify
 from bigkpca.workflows.verify import Verified
 from tests.data.cases import refused
 from tests.helpers.commands import run
-from tests.helpers.disks import HARMS, tree_bytes
+from tests.helpers.disks import HARMS, Restored, tree_bytes
 from tests.helpers.progress import Once
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A dataset with labels, a model, scores with residuals and reconstructed rows of three blocks."""
+    folder, rng = tmp_path_factory.mktemp("made") / "home", np.random.default_rng(0)
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        np.savez("a.npz", x=rng.normal(size=(90, 4)), y=np.arange(90))
+        ingest(["a.npz"], "d.zarr", member="x", labels="y", block_rows=32)
+        bigkpca.fit("d.zarr", "m.zarr", n_components=3, size=10)
+        scored()
+        reconstructed()
+    return Restored.made(folder)
+
+
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """The current folder: a dataset with labels, a model, scores with residuals, reconstructed rows in three blocks."""
-    monkeypatch.chdir(tmp_path)
-    np.savez("a.npz", x=np.random.default_rng(0).normal(size=(90, 4)), y=np.arange(90))
-    ingest(["a.npz"], "d.zarr", member="x", labels="y", block_rows=32)
-    bigkpca.fit("d.zarr", "m.zarr", n_components=3, size=10)
-    scored()
-    reconstructed()
-    return tmp_path
+def home(made, monkeypatch):
+    """The current folder, which holds all of that."""
+    monkeypatch.chdir(made.again())
+    return made.folder
 
 
 def scored(**how):
