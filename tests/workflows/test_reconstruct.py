@@ -135,6 +135,7 @@ def test_iterations_start_where_they_are_told(made, kpca, X, tmp_path):
     np.testing.assert_allclose(kpca.inverse_transform(Y), clean, atol=0.1)  # they end near
     compare(kpca.denoise(made.dataset), clean, atol=1e-5)  # products of few rows round differently on some processors
     written = kpca.denoise(made.dataset, out=tmp_path / "rows.zarr")
+    assert isinstance(written, zarr.Array)
     np.testing.assert_allclose(written[:], clean, atol=1e-3)  # other blocks
     start = X[few][::-1]
     found = kpca.inverse_transform(Y[few], start=pd.DataFrame(start))
