@@ -283,12 +283,3 @@ def test_fingerprints_tell_what_is_in_memory_apart():
     for kind in (np.asarray, csr_array, lambda values: da.from_array(values, chunks=50), in_memory_zarr):
         stamps = [open_rows(kind(values)).fingerprint()["stamp"] for values in (X, X.copy(), 2 * X)]
         assert stamps[0] == stamps[1] != stamps[2]
-
-
-def test_values_that_are_not_finite_are_named(tmp_path):
-    for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
-        bad = X.copy()
-        bad[45, 3] = value
-        rows = open_rows(as_npy(tmp_path, bad))
-        for read in (lambda rows: list(tiles(rows, 40, 60, 8)), lambda rows: take(rows, np.array([3, 45, 50]))):
-            refused(read, (rows, DataError, f"row 45, column 3 is {name}"))

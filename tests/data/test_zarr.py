@@ -3,6 +3,7 @@
 import errno
 import pickle
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numcodecs
 import numpy as np
@@ -94,14 +95,9 @@ def test_every_way_to_read_a_chunk_misses_it(tmp_path):
     assert str(array.store).startswith("file://")
 
 
-class Unlisted(zarr.storage.MemoryStore):
-    """A store that does not list what it holds."""
-
-    supports_listing = False
-
-
 def test_stores_that_list_nothing_are_read_as_zarr_does():
-    array = foreign(Unlisted(), gap=slice(50, 60))
+    unlisted = type("Unlisted", (zarr.storage.MemoryStore,), {"supports_listing": False})
+    array = foreign(unlisted(), gap=slice(50, 60))
     np.testing.assert_array_equal(open_rows(array).pin(70).block(49, 51), [[1.0] * 3, [0.0] * 3])
 
 
@@ -130,10 +126,6 @@ def dataset(tmp_path):
     np.save(tmp_path / "y.npy", np.arange(100))
     ingest([tmp_path / "x.npy"], tmp_path / "d.zarr", labels=str(tmp_path / "y.npy"), block_rows=16)
     return tmp_path / "d.zarr"
-
-
-def add(dataset):
-    return ingest([dataset.parent / "x.npy"], dataset, labels=str(dataset.parent / "y.npy"), append=True)
 
 
 def test_every_chunk_of_a_dataset_must_be_there(dataset):
@@ -172,19 +164,12 @@ def test_chunks_that_do_not_decode_are_damage_whatever_their_codec_raises(how, d
         refused(each.block, (15, 41, CorruptionError, message))
 
 
-class Failing:
-    """An array of which every read fails."""
-
-    def __init__(self, *errors):
-        self._errors = errors
-
-    def __getitem__(self, _):
-        raise ExceptionGroup("several", [ExceptionGroup("of one", self._errors)])
-
-
 def test_errors_of_several_chunks_mean_what_the_first_one_means():
+    def failing(error):
+        return ExceptionGroup("several", [ExceptionGroup("of one", [error, ValueError("another")])])
+
     refused(
-        lambda error: read(Failing(error, ValueError("another")), "x", 0, 10),
+        lambda error: read(MagicMock(**{"__getitem__.side_effect": failing(error)}), "x", 0, 10),
         (FileNotFoundError(errno.ENOENT, "no", "x/c/1"), CorruptionError, "x: x/c/1 is missing"),
         (OSError(errno.EIO, "broken", "x/c/1"), IncompleteError, "x: x/c/1: broken; run the same command again"),
         (OSError(errno.ESTALE, "stale", "x/c/1"), IncompleteError, "x: x/c/1: stale; run the same command again"),
@@ -237,7 +222,8 @@ def test_pinned_rows_stay_the_same_while_others_are_added(kind, dataset):
     before = open_rows(path).pin(95)
     held, stamp = before.block(0, 95), before.fingerprint()
     if kind == "ours":
-        add(dataset)
+        x, y = (dataset.parent / name for name in ("x.npy", "y.npy"))
+        ingest([x], dataset, labels=str(y), append=True)
     else:
         array = zarr.open_array(str(path), mode="r+")
         array.resize((150, 3))

@@ -1,10 +1,15 @@
 """Passes, counted: how often each stored chunk is read by a fit, and that its plan says the same."""
 
+from functools import partial
+
+import dask
 import numpy as np
 import pytest
 
-from bigkpca import arrays, kernels, landmarks, methods
+import bigkpca
+from bigkpca import arrays, kernels, landmarks, methods, preimages
 from bigkpca.data.opening import open_rows
+from bigkpca.evaluating import preimage_error
 from bigkpca.execution.engine import Engine
 from bigkpca.execution.plan import plan_fit
 from bigkpca.fitting.merge import extend
@@ -36,6 +41,7 @@ PASSES = [
     ({"standardize": True, "method": "rff-pca", "block_rows": 300}, 3),
     ({"method": "rff-pca", "solver": "randomized"}, 5),
     ({"method": "exact"}, 0),
+    ({"method": "rff", "preimage": preimages.Denoising(noise=2.0, size=50)}, 1),
 ]
 MORE_PASSES = [
     ({"method": "columns"}, 1),
@@ -50,6 +56,8 @@ MORE_PASSES = [
     ({"method": "rff", "solver": "randomized", "size": 2 * (OPTIONS["n_components"] + 10)}, 2),
     ({"method": "rff-pca", "solver": "randomized", "size": 2 * (OPTIONS["n_components"] + 10) + 2}, 1 + 3),
     ({"method": "exact", "standardize": True}, 1),
+    ({"method": "rff-pca", "preimage": "mds"}, 2),
+    ({"method": "exact", "preimage": "ridge"}, 0),
 ]
 
 
@@ -59,7 +67,8 @@ def test_each_chunk_is_read_once_for_the_sample_and_once_for_each_planned_pass(c
         reads[:] = 0
         fit(dataset, **OPTIONS | options)
         np.testing.assert_array_equal(reads, 1 + passes, str(options))
-        assert plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1).passes == passes, options
+        plan = plan_fit(open_rows(dataset), FitSpec.checked(**OPTIONS | options), 1)
+        assert (plan.passes, plan.bytes_read) == (passes, (1 + passes) * 900 * 64), options
 
 
 def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatch):
@@ -76,15 +85,19 @@ def test_landmarks_by_number_are_read_with_the_sample(dataset, reads, monkeypatc
 
 
 @pytest.mark.parametrize("options", [{"standardize": True}, {"method": "rff"}], ids=str)
-def test_adding_rows_and_projecting_read_each_chunk_once(options, dataset, reads):
+def test_adding_rows_and_what_works_block_by_block_read_each_chunk_once(options, dataset, reads, tmp_path):
     model, rows = fit(dataset, **OPTIONS | options), open_rows(dataset)
     reads[:] = 0
     extend(model, rows, FitSpec.checked(**OPTIONS | options), Engine(threads=1))
     assert set(reads) == {2}  # a sample, and the pass
-    reads[:] = 0
-    scores(model, dataset)
-    assert set(reads) == {1}
-    for view in (arrays.scores, arrays.feature_map, arrays.leverage):
+    views = arrays.scores, arrays.feature_map, arrays.leverage, arrays.denoised, arrays.residuals
+    for work in (
+        lambda: scores(model, dataset),
+        lambda: bigkpca.transform(model, dataset, tmp_path / "s.zarr", residual=True, block_rows=CHUNK),
+        lambda: bigkpca.denoise(model, dataset, tmp_path / "x.zarr", block_rows=CHUNK),
+        lambda: preimage_error(model, rows, None, Engine(threads=1)),
+        *(partial(dask.compute, view(model, dataset), scheduler="synchronous") for view in views),
+    ):
         reads[:] = 0
-        view(model, dataset).compute(scheduler="synchronous")
+        work()
         assert set(reads) == {1}

@@ -28,6 +28,7 @@ from bigkpca.execution.engine import Engine
 from bigkpca.execution.options import RunOptions
 from bigkpca.execution.tasks import Carried, Task
 from bigkpca.execution.workers import known_workers, on_workers, seen_at
+from tests.data.cases import refused
 from tests.helpers.commands import run_apart
 from tests.helpers.dask_processes import BLOCKING, OTHER, DaskProcesses, hiding, wait_until
 from tests.helpers.s3 import settings
@@ -56,7 +57,7 @@ def named(function, count, *arguments):
     return [Task(function, (i, *arguments), 10, f"rows {10 * i} to {10 * i + 9}") for i in range(count)]
 
 
-def refused(error, message, scheduler, timeout=60, work=lambda engine: None):
+def ends_with(error, message, scheduler, timeout=60, work=lambda engine: None):
     """The engine of a scheduler, or `work` with it, ends with this error."""
     with pytest.raises(error, match=message), open_engine(scheduler, timeout=timeout) as engine:
         work(engine)
@@ -93,12 +94,12 @@ def test_where_all_workers_hang_or_are_paused_the_run_ends_and_names_them(cluste
     cluster.start_worker()
     with open_engine(cluster.address, timeout=60) as engine:
         engine.client.run(pauses)
-        with pytest.raises(IncompleteError, match="nothing has finished for 2 seconds: all workers are paused because"):
-            impatient(double)(engine)
+        message = "nothing has finished for 2 seconds: all workers are paused because"
+        refused(impatient(double), (engine, IncompleteError, message))
     cluster.kill_worker(0)
     cluster.start_worker()
     message = r"nothing has finished for 2 seconds: tcp://127\S+ works on rows \d"
-    refused(IncompleteError, message, cluster.address, work=impatient(stops, str(tmp_path / "once")))
+    ends_with(IncompleteError, message, cluster.address, work=impatient(stops, str(tmp_path / "once")))
 
 
 @pytest.mark.long
@@ -147,8 +148,7 @@ def test_a_cluster_that_is_restarted_is_not_called_gone(cluster, engine_of_two, 
     thread = Thread(target=restart)
     thread.start()
     message = rf"tasks on the cluster of {cluster.address} were cancelled, e.g. by a restart"
-    with pytest.raises(IncompleteError, match=message):
-        engine_of_two.each("x", named(begins, 200, str(tmp_path / "begun")))
+    refused(engine_of_two.each, ("x", named(begins, 200, str(tmp_path / "begun")), IncompleteError, message))
     thread.join(60)
 
 
@@ -174,8 +174,8 @@ def test_a_scheduler_that_is_killed_is_named(when, cluster, engine_of_two, monke
 
     if when != "in a task":
         monkeypatch.setattr(client, "gather", killed_meanwhile)
-    with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone"):
-        engine_of_two.each("x", named(kill_scheduler, 30, pid) if when == "in a task" else named(double, 2))
+    given = named(kill_scheduler, 30, pid) if when == "in a task" else named(double, 2)
+    refused(engine_of_two.each, ("x", given, IncompleteError, rf"the scheduler at {cluster.address} is gone"))
     with pytest.raises(IncompleteError, match=rf"the scheduler at {cluster.address} is gone|the Dask client is closed"):
         engine_of_two.core_types()
 
@@ -194,18 +194,17 @@ def test_a_scheduler_that_hangs_is_named(cluster, tmp_path):
     cluster.start_worker()
     given = named(stops, 3, str(tmp_path / "once"), cluster.scheduler.pid)
     message = rf"the scheduler at {cluster.address} does not answer"
-    refused(IncompleteError, message, cluster.address, timeout=4, work=lambda engine: engine.total("x", given))
+    ends_with(IncompleteError, message, cluster.address, timeout=4, work=lambda engine: engine.total("x", given))
 
 
 @pytest.mark.full
 def test_a_client_that_was_closed_is_named_and_the_error_of_a_task_is_its_own():
     with LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         client = Client(cluster, set_as_default=False)
-        with pytest.raises(FileNotFoundError, match="nowhere"):
-            Engine(client=client).total("x", [Task(open, ("nowhere",), 1)])
+        engine = Engine(client=client)
+        refused(engine.total, ("x", [Task(open, ("nowhere",), 1)], FileNotFoundError, "nowhere"))
         client.close()
-        with pytest.raises(IncompleteError, match="the Dask client is closed: open one again"):
-            Engine(client=client).total("x", named(double, 5))
+        refused(engine.total, ("x", named(double, 5), IncompleteError, "the Dask client is closed: open one again"))
 
 
 @pytest.mark.full
@@ -270,13 +269,13 @@ def configured(ca, cert, key):
 
 
 def test_addresses_without_a_scheduler_or_without_usable_certificates_are_refused(tmp_path):
-    refused(SpecError, "'nowhere' is not the address of a Dask scheduler, such as tcp://", "nowhere")
-    refused(SpecError, r"tls://127.0.0.1:9 needs certificates \(none are set\): set .*ca-file", "tls://127.0.0.1:9")
+    ends_with(SpecError, "'nowhere' is not the address of a Dask scheduler, such as tcp://", "nowhere")
+    ends_with(SpecError, r"tls://127.0.0.1:9 needs certificates \(none are set\): set .*ca-file", "tls://127.0.0.1:9")
     own, other = certificates(tmp_path / "own"), certificates(tmp_path / "other")
     (tmp_path / "junk.pem").write_text("junk")
     for name, file in [("key", other["key"]), ("cert", str(tmp_path / "none")), ("ca", str(tmp_path / "junk.pem"))]:
         with configured(**own | {name: file}):
-            refused(SpecError, r"needs certificates \(.+\): set .* to files in PEM format", "tls://127.0.0.1:9")
+            ends_with(SpecError, r"needs certificates \(.+\): set .* to files in PEM format", "tls://127.0.0.1:9")
 
 
 @pytest.mark.full
@@ -290,8 +289,8 @@ def test_a_cluster_over_tls_runs_passes_for_certificates_of_its_authority_alone(
         for files in (own | {"ca": other["ca"]}, other | {"ca": own["ca"]}):
             with configured(**files):
                 message = "does not answer: .*certificates of the same authority"
-                refused(IncompleteError, message, cluster.address, timeout=3)
-        refused(IncompleteError, "does not answer", cluster.address.replace("tls", "tcp"), timeout=3)
+                ends_with(IncompleteError, message, cluster.address, timeout=3)
+        ends_with(IncompleteError, "does not answer", cluster.address.replace("tls", "tcp"), timeout=3)
 
 
 # Workers that differ
@@ -303,7 +302,7 @@ def test_workers_with_other_packages_are_refused_at_the_start_and_may_join_later
         (tmp_path / "sitecustomize.py").write_text(change)
         cluster.start_worker(PYTHONPATH=str(tmp_path))
         message = rf"worker tcp://127.* has {found}, but this process has [0-9.]+: install the same version in"
-        refused(SpecError, message, cluster.address)
+        ends_with(SpecError, message, cluster.address)
         cluster.kill_worker(0)
         cluster.wait_for_workers()
     cluster.start_worker()
@@ -362,12 +361,11 @@ def test_a_worker_with_another_mount_is_named_whenever_it_joins(cluster, tmp_pat
         replaced(hiding(folder))  # it would read zeros
         (late,) = engine.client.scheduler_info(n_workers=-1)["workers"]
         message = rf"worker {late} does not see {re.escape(str(file))}: workers read and write themselves"
-        with pytest.raises(SpecError, match=message):
-            engine.each("x", named(double, 4))
+        refused(engine.each, ("x", named(double, 4), SpecError, message))
         file.write_bytes(b"others")
         replaced()
-        with pytest.raises(SpecError, match=rf"sees something else at {re.escape(str(file))} than this process"):
-            engine.each("x", named(double, 4))
+        message = rf"sees something else at {re.escape(str(file))} than this process"
+        refused(engine.each, ("x", named(double, 4), SpecError, message))
         engine.check_paths(str(file))
         assert engine.each("x", named(double, 4)) == [0, 2, 4, 6]
 
@@ -382,8 +380,8 @@ def test_a_worker_without_a_valid_key_is_named(bucket, s3_server, tmp_path, monk
             if fits:
                 assert engine.each("x", named(double, 2)) == [0, 2]
             else:
-                with pytest.raises(SpecError, match=rf"worker tcp://.* cannot use {bucket}/x: access denied"):
-                    engine.each("x", named(double, 2))
+                message = rf"worker tcp://.* cannot use {bucket}/x: access denied"
+                refused(engine.each, ("x", named(double, 2), SpecError, message))
 
 
 # Clusters that are started here

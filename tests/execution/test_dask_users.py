@@ -56,14 +56,14 @@ def test_every_block_of_a_default_fit_and_transform_is_computed_by_a_task_of_a_d
     assert names.count("bigkpca-transforming") == 1  # whose blocks are those of its output
 
 
-def test_a_fit_in_a_task_uses_the_threads_of_its_worker(client, digits):
+def test_a_fit_in_a_task_uses_the_threads_of_its_worker(cluster_elsewhere, digits):
     def eigenvalues(X):
         return estimator().fit(X).eigenvalues_, Engine().threads
 
     here = estimator().fit(digits[:500]).eigenvalues_
-    found, threads = client.submit(eigenvalues, digits[:500]).result(timeout=120)
+    found, threads = cluster_elsewhere.client.submit(eigenvalues, digits[:500]).result(timeout=120)
     assert found.tobytes() == here.tobytes()
-    assert threads == 1
+    assert threads == 2
 
 
 def test_cross_validation_by_the_dask_backend_of_joblib_ends(client, digits):

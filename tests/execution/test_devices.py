@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Barrier
 from time import sleep
 from typing import Any
+from unittest.mock import Mock
 
 import array_api_strict
 import numpy as np
@@ -24,6 +25,8 @@ from bigkpca.execution.engine import Engine, sum_by_block
 from bigkpca.execution.plan import worker_bytes
 from bigkpca.execution.tasks import Placed, Task, some_take
 from bigkpca.spec import FitSpec, resolve
+from tests.data.cases import refused
+from tests.data.test_devices import OutOfMemoryError
 from tests.execution.test_plan import rows
 from tests.helpers.dask_processes import DaskProcesses
 
@@ -86,8 +89,8 @@ def weighted(rows, block, weights):
     return np.append(np.asarray(strict.T @ (strict @ weights.values)), 1)
 
 
-def summed(engine, function=weighted):
-    return sum_by_block("adding", function, ArrayRows(X), (engine.placed(OURS),), 1024, engine)
+def summed(engine):
+    return sum_by_block("adding", weighted, ArrayRows(X), (engine.placed(OURS),), 1024, engine)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -101,21 +104,10 @@ def test_tasks_of_placed_values_compute_there(threads):
     assert [some_take([Task(len, (each.placed(OURS),), 1)], Placed) for each in (engine, there)] == [False, True]
 
 
-class OutOfMemoryError(RuntimeError):
-    """As torch and CuPy call it."""
-
-
-@pytest.mark.parametrize("moving", [False, True])
-def test_memory_that_is_full_ends_the_run(moving, monkeypatch):
-    def full(*_):
-        raise OutOfMemoryError("full")
-
+def test_memory_that_is_full_when_a_value_is_moved_ends_the_run(monkeypatch):
     engine = Engine(threads=2).on_device(STRICT)
-    if moving:
-        monkeypatch.setattr(Device, "place", full)
-    message = r"the memory of device='array_api_strict:cpu' is full \(full\): use fewer landmarks"
-    with pytest.raises(MemoryLimitError, match=message):
-        summed(engine, weighted if moving else full)
+    monkeypatch.setattr(Device, "place", Mock(side_effect=OutOfMemoryError("full")))
+    refused(summed, (engine, MemoryLimitError, r"memory of device='array_api_strict:cpu' is full \(full\): use fewer"))
 
 
 def test_plans_count_taller_tiles_in_host_memory_where_a_device_computes():
@@ -131,8 +123,8 @@ def test_plans_count_taller_tiles_in_host_memory_where_a_device_computes():
 def test_a_cluster_computes_the_same_and_a_worker_without_the_device_is_named(two_processes):
     there = two_processes.on_device(STRICT)
     assert_array_equal(summed(there), summed(Engine(threads=1).on_device(STRICT)))
-    with pytest.raises(SpecError, match=r"worker t[cl][ps]://.*: device='xpu:7' (needs torch|cannot be used)"):
-        there.on_device(Device("torch", "xpu:7"))
+    message = r"worker t[cl][ps]://.*: device='xpu:7' (needs torch|cannot be used)"
+    refused(there.on_device, (Device("torch", "xpu:7"), SpecError, message))
 
 
 WITHOUT = """
@@ -156,8 +148,8 @@ def test_where_workers_declare_a_gpu_only_these_compute_on_a_device(tmp_path):
         cluster.wait_for_workers()
         with open_engine(cluster.address, timeout=60) as engine:
             (without,) = engine.client.scheduler_info(n_workers=-1)["workers"]
-            with pytest.raises(SpecError, match=rf"worker {without}: device='array_api_strict:cpu' needs"):
-                engine.on_device(STRICT)
+            message = rf"worker {without}: device='array_api_strict:cpu' needs"
+            refused(engine.on_device, (STRICT, SpecError, message))
             cluster._options = ["--resources", "GPU=1"]
             cluster.start_worker()
             cluster.wait_for_workers()

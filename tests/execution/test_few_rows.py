@@ -48,14 +48,10 @@ def test_more_rows_are_left_to_a_pass(kpca, digits):
     assert not projection.are_few(ArrayRows(digits[:101]), fitted(digits, block_rows=100).model_)
 
 
-def test_models_take_turns_and_are_not_kept_alive(kpca, digits):
-    other, X = fitted(digits, sigma=40.0), digits[:7].astype(np.float32)
-    wanted = [by_pass(each, X) for each in (kpca, other)]
-    for _ in range(2):
-        assert_array_equal(kpca.transform(X), wanted[0])
-        assert_array_equal(other.transform(X), wanted[1])
+def test_models_are_not_kept_alive(digits):
+    other = fitted(digits)
     with ThreadPoolExecutor(1) as pool:  # this thread outlives the model
-        pool.submit(other.transform, X).result()
+        pool.submit(other.transform, digits[:7].astype(np.float32)).result()
         kept = ref(other.model_), ref(other.model_.features.landmarks)
         del other
         gc.collect()

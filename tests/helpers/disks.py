@@ -16,6 +16,14 @@ def tree_bytes(root: str | Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in sorted(Path(root).rglob("*")) if file.is_file()}
 
 
+HARMS = {  # what can happen to a stored file
+    "flipped": lambda path: path.write_bytes(bytes([path.read_bytes()[0] ^ 4]) + path.read_bytes()[1:]),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "empty": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+}
+
+
 @dataclass(frozen=True)
 class Restored:
     """A folder that was made once, and that every test finds as it was made, with the times of its files."""

@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import bigkpca
@@ -63,6 +64,16 @@ class Night:
         """Run the job in this process."""
         return bigkpca.run(self.job, progress=progress or Recorder())
 
+    def refused(self, error, message, progress=None):
+        """Run the job, which ends with this error."""
+        with pytest.raises(error, match=message):
+            self.run(progress)
+
+    def stopped(self, rows=60, title="extracting features"):
+        """Run the job, which is stopped in this pass, when more than so many rows of all its passes are done."""
+        with pytest.raises(KeyboardInterrupt):
+            self.run(Once(after=rows, title=title))
+
     def metrics(self):
         """What the last run wrote into bigkpca.prom, beside the job file, without the prefix of the names."""
         text = Path(self.folder, "bigkpca.prom").read_text()
@@ -85,8 +96,3 @@ def some_rows(count, seed=0, columns=4):
     """Rows of one distribution."""
     rng = np.random.default_rng(seed)
     return (rng.normal(size=(count, columns)) * np.arange(1, columns + 1)).astype("f4")
-
-
-def stops_after(rows=60):
-    """Stops a run while it extracts features, when more than so many rows of all its passes are done."""
-    return Once(after=rows, title="extracting features")

@@ -236,8 +236,7 @@ def test_what_appears_at_a_path_during_a_run_is_not_replaced(tmp_path):
             fill(place)
             put(path)
             before = tree_bytes(path)
-            with pytest.raises(SpecError, match=message):
-                place.publish(ABOUT)
+            refused(place.publish, (ABOUT, SpecError, message))
         assert tree_bytes(path) == before
         shutil.rmtree(path)
     with output.opened(path, RECORD, overwrite=False) as place:

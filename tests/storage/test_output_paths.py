@@ -28,8 +28,7 @@ def test_the_current_folder_and_those_around_it_are_refused(home, monkeypatch):
         (".", lambda path: bigkpca.reconstruct(m, s, path, overwrite=True)),
         (".", lambda path: bigkpca.denoise(m, d, path, overwrite=True)),
     ):
-        with case(path), pytest.raises(SpecError, match="is the current folder or contains it: name a new folder"):
-            write(path)
+        refused(write, (path, SpecError, "is the current folder or contains it: name a new folder"))
     assert tree_bytes(home) == before
 
 
@@ -38,15 +37,12 @@ def test_what_is_read_is_never_replaced(home):
     before = tree_bytes(home)
     at, within = "is an input", "lie inside each other"
     for write, out, match in (
-        (lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, **how), "d.zarr", at),
-        (lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, **how), "./d.zarr/", at),
-        (lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, **how), "link", at),
-        (lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, **how), "m.zarr", at),
-        (lambda out, **how: bigkpca.transform("m.zarr", "d.zarr", out, **how), "m.zarr/s", within),
+        *((WRITES["transform"], out, at) for out in ("d.zarr", "./d.zarr/", "link", "m.zarr")),
+        (WRITES["transform"], "m.zarr/s", within),
         (lambda out, **how: bigkpca.transform("m.zarr", zarr.open_array("d.zarr/x"), out, **how), "d.zarr", within),
-        (lambda out, **how: bigkpca.fit("d.zarr", out, **how), "d.zarr", at),
-        (lambda out, **how: bigkpca.fit("d.zarr", out, **how), "d.zarr/model", within),
-        (lambda out, **how: bigkpca.reconstruct("m.zarr", "s.zarr", out, **how), "s.zarr", at),
+        (WRITES["fit"], "d.zarr", at),
+        (WRITES["fit"], "d.zarr/model", within),
+        (WRITES["reconstruct"], "s.zarr", at),
         (lambda out, **how: bigkpca.denoise("m.zarr", "a.npy", out, **how), "a.npy/x", within),
         (lambda out, **how: bigkpca.compare("d.zarr", out), "d.zarr/cmp", within),
         (lambda out, **how: ingest([Path("a.npy").absolute()], out, **how), "a.npy/", at),
@@ -76,8 +72,8 @@ def test_what_is_no_path_or_no_place_for_an_output_is_refused(home):
 def test_the_folder_where_a_disk_is_mounted_is_refused(home):
     with mounted("size=8m", home / "disk") as disk:
         for name, write in WRITES.items():
-            with case(name), pytest.raises(SpecError, match=r"is a mount point, .* name a folder in it"):
-                write(disk)
+            with case(name):
+                refused(write, (disk, SpecError, r"is a mount point, .* name a folder in it"))
         assert not list(home.glob("disk.*"))
 
 

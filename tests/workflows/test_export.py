@@ -1,6 +1,7 @@
 """Scores and rows as files of other programs, read back by these."""
 
 import os
+from functools import partial
 from unittest import mock
 
 import dask.array as da
@@ -9,12 +10,12 @@ import pandas as pd
 import pyarrow.csv as pa_csv
 import pytest
 import zarr
-from dask import delayed
 
 import bigkpca
 from bigkpca.data.stores import LocalDisk, clients
 from bigkpca.errors import BigKPCAError, IncompleteError, SpecError
 from bigkpca.workflows import export
+from tests.data.cases import refused
 from tests.helpers.commands import run
 from tests.helpers.disks import Restored
 from tests.helpers.named import FRAME, WRITERS, stored
@@ -135,16 +136,12 @@ def test_flags_of_rows_follow_their_scores_with_reasons_as_words(tmp_path):
 
 def test_every_chunk_is_computed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "READ_BYTES", 100)
-    computed = []
-
-    def piece(number):
-        computed.append(number)
-        return np.full((50, 3), float(number))
-
-    parts = [da.from_delayed(delayed(piece)(number), (50, 3), float) for number in range(4)]
-    bigkpca.export(da.concatenate(parts), tmp_path / "a.npy")
-    assert sorted(computed) == [0, 1, 2, 3]
-    np.testing.assert_array_equal(read(tmp_path / "a.npy"), np.repeat(np.arange(4.0), 50)[:, None] * np.ones(3))
+    X, computed = np.arange(600.0).reshape(200, 3), []
+    chunks = da.from_array(X, chunks=(50, 3))
+    seen = chunks.map_blocks(lambda block: (computed.append(block[0, 0]), block)[1], dtype=float, meta=X[:0, :0])
+    bigkpca.export(seen, tmp_path / "a.npy")
+    assert sorted(computed) == [0, 150, 300, 450]
+    np.testing.assert_array_equal(read(tmp_path / "a.npy"), X)
 
 
 # What is refused
@@ -163,8 +160,7 @@ def test_what_is_in_the_way_stays(scores, tmp_path):
         ("x.zarr/a.csv", r"a\.csv cannot be written: it would lie in .*x\.zarr, a folder of Zarr arrays"),
         ("model.zarr/deep/a.npy", r"it would lie in .*model\.zarr, a folder of Zarr arrays"),
     ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(scores, tmp_path / out)
+        refused(bigkpca.export, (scores, tmp_path / out, SpecError, message))
     assert (tmp_path / "own.csv").read_text() == "mine"
     bigkpca.export(scores, tmp_path / "own.csv", overwrite=True)
     assert read(tmp_path / "own.csv").shape == (60, 2)
@@ -178,8 +174,7 @@ def test_what_another_run_wrote_just_before_stays(scores, tmp_path, monkeypatch)
         return writer(store, path)
 
     monkeypatch.setattr(LocalDisk, "writer", later)
-    with pytest.raises(SpecError, match=r"own\.csv already exists: choose another name"):
-        bigkpca.export(scores, out)
+    refused(bigkpca.export, (scores, out, SpecError, r"own\.csv already exists: choose another name"))
     assert out.read_text() == "mine"
 
 
@@ -196,19 +191,18 @@ def test_labels_and_columns_that_do_not_fit_leave_nothing(scores, tmp_path):
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "b.csv", None, "two columns would have the name 'a'"),
         (np.zeros((3, 2), np.longdouble), "b.csv", None, r"column0 has the dtype (float128|longdouble), which CSV"),
     ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.export(rows, tmp_path / out, labels=labels)
+        refused(partial(bigkpca.export, labels=labels), (rows, tmp_path / out, SpecError, message))
     about = zarr.open_group(tmp_path / "x.zarr", mode="r+").attrs
     about["bigkpca"] = about["bigkpca"] | {"categories": ["pear"]}  # as if it was damaged
-    with pytest.raises(SpecError, match=r"x\.zarr has labels that do not number its 1 categories"):
-        bigkpca.export(scores, tmp_path / "b.csv", labels="y")
+    message = r"x\.zarr has labels that do not number its 1 categories"
+    refused(partial(bigkpca.export, labels="y"), (scores, tmp_path / "b.csv", SpecError, message))
     assert not list(tmp_path.glob("b.*"))
 
 
 def test_a_full_disk_leaves_nothing(scores, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", mock.Mock(side_effect=OSError(28, "No space left on device")))
-    with pytest.raises(IncompleteError, match=r"the disk is full while writing .*out\.csv"):
-        bigkpca.export(scores, tmp_path / "out.csv")
+    message = r"the disk is full while writing .*out\.csv"
+    refused(bigkpca.export, (scores, tmp_path / "out.csv", IncompleteError, message))
     assert not list(tmp_path.glob("out.csv*"))
 
 

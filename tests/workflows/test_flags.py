@@ -1,6 +1,7 @@
 """Flags of unusual rows beside their scores: what they mean, and how many there are against expectation."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import bigkpca
 from bigkpca.errors import CorruptionError, FlaggedShareWarning, SpecError
 from bigkpca.numerics.calibration import Calibration
 from bigkpca.workflows.flags import FlaggedShare, flagged_rows
+from tests.data.cases import refused
 from tests.helpers.commands import run
 from tests.helpers.nights import some_rows
 
@@ -67,13 +69,12 @@ def test_another_share_is_another_output_and_damage_is_found(fitted, rows, tmp_p
     out = tmp_path / "s.zarr"
     before = flagged(fitted, rows, out, block_rows=16)
     for other in (0.1, None):
-        with pytest.raises(SpecError, match=rf"flag is 0\.05 there and {other} here"):
-            bigkpca.transform(fitted, rows, out, block_rows=16, flag=other)
+        transform = partial(bigkpca.transform, block_rows=16, flag=other)
+        refused(transform, (fitted, rows, out, SpecError, rf"flag is 0\.05 there and {other} here"))
     assert bigkpca.info(out)["flag"] == ALPHA
     (out / "flagged" / "c" / "3").unlink()
     for work in (lambda: bigkpca.verify(out), lambda: flagged(fitted, rows, out, block_rows=16)):
-        with pytest.raises(CorruptionError, match="flagged/c/3 is missing"):
-            work()
+        refused(work, (CorruptionError, "flagged/c/3 is missing"))
     np.testing.assert_array_equal(flagged(fitted, rows, out, block_rows=16, overwrite=True), before)
 
 
@@ -83,10 +84,9 @@ def test_a_share_that_cannot_be_flagged_is_refused(fitted, rows, tmp_path, model
         ("1%", r"flag='1%' is not a share of rows, such as 0\.01"),
         (5, r"flag=5: with 200 calibration rows, it must be at least 0\.01 and below 1"),
     ):
-        with pytest.raises(SpecError, match=message):
-            bigkpca.transform(fitted, rows, tmp_path / "s.zarr", flag=flag)
-    with pytest.raises(SpecError, match=r"no calibration rows, .*: fit it with calibration_rows=2000"):
-        bigkpca.transform(model, digits, tmp_path / "s.zarr", flag=0.01)
+        refused(partial(bigkpca.transform, flag=flag), (fitted, rows, tmp_path / "s.zarr", SpecError, message))
+    message = r"no calibration rows, .*: fit it with calibration_rows=2000"
+    refused(partial(bigkpca.transform, flag=0.01), (model, digits, tmp_path / "s.zarr", SpecError, message))
     assert not list(tmp_path.glob("s.zarr*"))
 
 
@@ -111,8 +111,7 @@ def test_the_most_unusual_rows_are_found_block_by_block(fitted, rows, tmp_path):
     bigkpca.transform(fitted, rows, tmp_path / "plain.zarr")
     assert flagged_rows(str(tmp_path / "plain.zarr")) is None
     zarr.open_group(out)["flagged"][order[0]] = 3
-    with pytest.raises(CorruptionError, match="its array flagged has other values"):
-        flagged_rows(str(out))
+    refused(flagged_rows, (str(out), CorruptionError, "its array flagged has other values"))
 
 
 def test_the_share_is_compared_with_its_range():

@@ -16,11 +16,11 @@ from bigkpca.data.stores import LocalDisk
 from bigkpca.errors import BigKPCAError, CorruptionError, IncompleteError, SpecError
 from tests.helpers.dask_processes import DaskProcesses
 from tests.helpers.disks import mounted, tree_bytes
-from tests.helpers.fits import OPTIONS
 from tests.helpers.progress import Once
 from tests.helpers.reads import Events
 
-ROWS, BLOCK = 3000, 50
+ROWS, BLOCK = 2990, 50  # the last chunk is not full
+TITLES = {"transform": "transforming", "fit": "fitting"}  # of passes
 
 
 class Scene:
@@ -39,6 +39,9 @@ class Scene:
 
     def transform(self, **how):
         bigkpca.transform(self.model, self.data, self.out, block_rows=BLOCK, **how)
+
+    def fit(self, **how):
+        bigkpca.fit(self.data, self.out, n_components=3, size=20, random_state=4, block_rows=2 * BLOCK, **how)
 
 
 def ended(work):
@@ -190,51 +193,33 @@ def test_what_is_replaced_while_it_is_read_is_read_as_one_version(name, most, ve
     restore(1)
 
 
-@pytest.fixture
-def digits_on_disk(tmp_path, digits):
-    """600 rows as a dataset, whose last chunk is not full."""
-    np.save(tmp_path / "x.npy", digits[:600])
-    bigkpca.ingest(tmp_path / "x.npy", tmp_path / "d.zarr", block_rows=128)
-    bigkpca.fit(tmp_path / "d.zarr", tmp_path / "m.zarr", **OPTIONS)
-    return tmp_path
-
-
-def of_digits(command, at, **how):
-    """Run a command on these rows; what it writes to out.zarr."""
-    if command == "fit":
-        bigkpca.fit(at / "d.zarr", at / "out.zarr", n_components=10, size=60, random_state=4, block_rows=100, **how)
-    else:
-        bigkpca.transform(at / "m.zarr", at / "d.zarr", at / "out.zarr", **how)
-    return tree_bytes(at / "out.zarr")
-
-
 COMMANDS = ["transform", pytest.param("fit", marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_rows_that_change_while_they_are_read_are_refused(command, digits_on_disk):
-    chunks = digits_on_disk / "d.zarr" / "x" / "c"
+def test_rows_that_change_while_they_are_read_are_refused(command, tmp_path):
+    scene = Scene(tmp_path)
+    work, chunks, left = getattr(scene, command), scene.data / "x" / "c", {path.name for path in scene.here.iterdir()}
 
     def meddle():
         (chunks / "3" / "0").write_bytes((chunks / "2" / "0").read_bytes())
 
     refused = r"d\.zarr changed while it was being read: run again when nothing writes to it"
     with pytest.raises(IncompleteError, match=refused):
-        of_digits(command, digits_on_disk, progress=Once(what=meddle, title="fitting" if command == "fit" else ""))
-    assert not (digits_on_disk / "out.zarr").exists()
-    of_digits(command, digits_on_disk)
-    bigkpca.verify(digits_on_disk / "out.zarr")
-    left = sorted(path.name for path in digits_on_disk.iterdir())
-    assert left == ["d.zarr", "m.zarr", "out.zarr", "x.npy"]
+        work(progress=Once(what=meddle, title=TITLES[command]))
+    assert not scene.out.exists()
+    work()
+    bigkpca.verify(scene.out)
+    assert {path.name for path in scene.here.iterdir()} == left | {"out.zarr"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_rows_that_are_added_meanwhile_change_nothing(command, digits_on_disk):
-    wanted = of_digits(command, digits_on_disk)
-    shutil.rmtree(digits_on_disk / "out.zarr")
-    then = Once(
-        what=lambda: bigkpca.ingest(digits_on_disk / "x.npy", digits_on_disk / "d.zarr", append=True),
-        title="fitting" if command == "fit" else "",
-    )
-    assert of_digits(command, digits_on_disk, progress=then) == wanted
-    assert bigkpca.info(digits_on_disk / "d.zarr")["shape"] == [1200, 64]
+def test_rows_that_are_added_meanwhile_change_nothing(command, tmp_path):
+    scene = Scene(tmp_path)
+    work, source = getattr(scene, command), scene.here / "source.npy"
+    work()
+    wanted = tree_bytes(scene.out)
+    shutil.rmtree(scene.out)
+    work(progress=Once(what=lambda: bigkpca.ingest(source, scene.data, append=True), title=TITLES[command]))
+    assert tree_bytes(scene.out) == wanted
+    assert bigkpca.info(scene.data)["shape"] == [2 * ROWS, 5]

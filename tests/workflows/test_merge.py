@@ -9,34 +9,21 @@ import bigkpca
 from bigkpca import KernelPCA
 from bigkpca.errors import CorruptionError, SpecError
 from tests.helpers.commands import run
-from tests.helpers.disks import Restored, tree_bytes
+from tests.helpers.disks import tree_bytes
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
 OPTIONS = {"n_components": 3, "size": 30, "random_state": 2, "block_rows": 50}
 ROWS = np.random.default_rng(0).normal(size=(300, 4)) * [3, 2, 1, 0.5]
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A folder with models of three parts of ROWS."""
-    folder = tmp_path_factory.mktemp("parts") / "here"
-    folder.mkdir()
-    for number in range(3):
-        np.save(folder / f"{number}.npy", ROWS[number * 100 : (number + 1) * 100])
-        given = {"like": folder / "0.zarr"} if number else OPTIONS
-        bigkpca.fit(folder / f"{number}.npy", folder / f"{number}.zarr", **given)
-    return Restored.made(folder)
-
-
-@pytest.fixture
-def tmp_path(made):
-    return made.again()
-
-
 @pytest.fixture
 def parts(tmp_path):
-    """The paths of the models."""
-    return [str(tmp_path / f"{number}.zarr") for number in range(3)]
+    """The paths of models of three parts of ROWS."""
+    paths = [str(tmp_path / f"{number}.zarr") for number in range(3)]
+    for number, path in enumerate(paths):
+        np.save(tmp_path / f"{number}.npy", ROWS[number * 100 : (number + 1) * 100])
+        bigkpca.fit(tmp_path / f"{number}.npy", path, **({"like": paths[0]} if number else OPTIONS))
+    return paths
 
 
 def test_the_command_writes_what_the_function_writes(parts, tmp_path):

@@ -27,12 +27,6 @@ def source(tmp_path):
     return as_npy(tmp_path, np.random.default_rng(0).normal(size=(90, 4)).astype("f4"))
 
 
-@pytest.fixture
-def other(tmp_path):
-    """A file of 50 other rows."""
-    return as_npy(tmp_path, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"), "other.npy")
-
-
 def made(source, rows, out, **options):
     """Every kind of output in the folder `out`; models, scores and reconstructed rows of what lies in `rows`."""
     ingest([source], f"{out}/data.zarr", block_rows=32)
@@ -149,9 +143,10 @@ def test_two_runs_of_a_request_at_once_make_its_bytes(source, tmp_path, bucket):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of writes that Zarr did not begin
 @pytest.mark.parametrize(("step", "every"), [("ingest", 3), ("append", 1), ("fit", 23), ("transform", 5)])
 def test_a_command_that_was_cut_off_at_any_request_is_finished_by_the_same(
-    source, other, tmp_path, bucket, steps, step, every
+    source, tmp_path, bucket, steps, step, every
 ):
     local = str(tmp_path / "local")
+    other = as_npy(tmp_path, np.random.default_rng(1).normal(size=(50, 4)).astype("f4"), "other.npy")
     made(source, local, local)
     how = {"block_rows": 32, "overwrite": True}
     command = {

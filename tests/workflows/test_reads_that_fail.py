@@ -17,13 +17,13 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import zarr
-from distributed import Client, LocalCluster
 from zarr.codecs import BloscCodec
 
 import bigkpca
 from bigkpca.data.stores import clients
 from bigkpca.data.stores.clients import client
 from bigkpca.errors import BigKPCAError
+from bigkpca.execution.clusters import open_engine
 from tests.helpers import reads
 from tests.helpers.disks import tree_bytes
 from tests.helpers.jobs import toml_of, written
@@ -268,11 +268,8 @@ def test_no_fault_of_a_read_gives_a_wrong_row(name, kind, most, faults, scenes):
 def cluster(scenes):
     """A client of two worker processes."""
     scenes("dataset")  # whose environment they get
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as made,
-        Client(made, set_as_default=False) as client,
-    ):
-        yield client
+    with open_engine(workers=2) as engine:
+        yield engine.client
 
 
 @pytest.mark.parametrize(

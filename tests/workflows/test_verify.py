@@ -14,8 +14,9 @@ from bigkpca.errors import CorruptionError, IncompleteError, MemoryLimitError, S
 from bigkpca.ingesting import ingest
 from bigkpca.workflows import verify
 from bigkpca.workflows.verify import Verified
+from tests.data.cases import refused
 from tests.helpers.commands import run
-from tests.helpers.disks import Restored, tree_bytes
+from tests.helpers.disks import HARMS, Restored, tree_bytes
 from tests.helpers.progress import Once
 
 pytestmark = pytest.mark.usefixtures("quiet_signals")
@@ -51,19 +52,6 @@ def reconstructed(**how):
     return bigkpca.reconstruct("m.zarr", "s.zarr", "x.zarr", block_rows=32, **how)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-5])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def flip(path):
-    held = path.read_bytes()
-    path.write_bytes(held[:7] + bytes([held[7] ^ 4]) + held[8:])
-
-
 def test_what_is_whole_is_described(home):
     zarr.create_array("f.zarr", shape=(50, 7), chunks=(8, 3), dtype="f4")[:] = 1
     for each in (
@@ -82,7 +70,7 @@ def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
     assert json.loads(run("verify", "s.zarr", "--json").stdout) == facts
     told = "path s.zarr kind features shape 90 × 3 all intact "
     assert re.sub(r"\s+", " ", run("verify", "s.zarr").stdout) == told
-    flip(home / "s.zarr" / "scores" / "c" / "1" / "0")
+    HARMS["flipped"](home / "s.zarr" / "scores" / "c" / "1" / "0")
     broken = run("verify", "s.zarr", "--json")
     assert (broken.exit_code, broken.stdout) == (7, "")
     assert "s.zarr/scores: rows 32 to 63 cannot be read" in broken.stderr
@@ -93,18 +81,17 @@ def test_the_command_prints_facts_and_ends_with_the_code_of_what_it_found(home):
 @pytest.mark.parametrize(
     ("harm", "out", "chunk", "again"),
     [
-        (truncate, "s.zarr", "scores/c/1/0", scored),
-        (Path.unlink, "s.zarr", "residual/c/2", scored),
-        (flip, "x.zarr", "far/c/1", reconstructed),
+        ("truncated", "s.zarr", "scores/c/1/0", scored),
+        ("missing", "s.zarr", "residual/c/2", scored),
+        ("flipped", "x.zarr", "far/c/1", reconstructed),
     ],
 )
 def test_a_damaged_block_is_named_and_made_again_with_overwrite(harm, out, chunk, again, home):
     before = tree_bytes(out)
-    harm(home / out / chunk)
+    HARMS[harm](home / out / chunk)
     name, number = chunk.split("/")[::2][:2]
     where = rf"{chunk} is missing|{out}/{name}: rows {32 * int(number)} to \d+ cannot be read"
-    with pytest.raises(CorruptionError, match=rf"1 parts are damaged or missing\n.*({where})(.|\n)* --overwrite"):
-        bigkpca.verify(out)
+    refused(bigkpca.verify, (out, CorruptionError, rf"1 parts are damaged or missing\n.*({where})(.|\n)* --overwrite"))
     again(overwrite=True)
     assert tree_bytes(out) == before
     bigkpca.verify(out)
@@ -116,8 +103,7 @@ def test_metadata_and_arrays_that_are_gone_are_named(home):
     for gone in ("residual/zarr.json", "scores", "zarr.json"):
         path = home / "s.zarr" / gone
         (shutil.rmtree if path.is_dir() else Path.unlink)(path)
-        with pytest.raises((CorruptionError, SpecError), match=r"s\.zarr"):
-            bigkpca.verify("s.zarr")
+        refused(bigkpca.verify, ("s.zarr", (CorruptionError, SpecError), r"s\.zarr"))
         if gone == "zarr.json":  # without which nothing tells whose folder it is
             with pytest.raises(SpecError, match="was not made by bigkpca, so it is never replaced"):
                 scored(overwrite=True)
@@ -136,8 +122,7 @@ def test_output_that_is_replaced_during_the_check_is_not_called_damaged(home, mo
         return damaged(*arguments)
 
     monkeypatch.setattr(verify, "_damaged", meddle)
-    with pytest.raises(IncompleteError, match=r"s\.zarr was replaced during the check: run the same command"):
-        bigkpca.verify("s.zarr")
+    refused(bigkpca.verify, ("s.zarr", IncompleteError, r"s\.zarr was replaced during the check: run the same command"))
 
 
 def test_unfinished_output_is_described_and_not_read(home):
@@ -150,8 +135,7 @@ def test_unfinished_output_is_described_and_not_read(home):
         lambda: bigkpca.fit("o.zarr", "n.zarr"),
         lambda: bigkpca.reconstruct("m.zarr", "o.zarr", "y.zarr"),
     ):
-        with pytest.raises(IncompleteError, match="is not finished: run the command that makes it again"):
-            work()
+        refused(work, (IncompleteError, "is not finished: run the command that makes it again"))
     bigkpca.transform("m.zarr", "d.zarr", "o.zarr", block_rows=32)
     assert bigkpca.verify("o.zarr").shape == (90, 3)
 
@@ -159,22 +143,21 @@ def test_unfinished_output_is_described_and_not_read(home):
 def test_damage_of_datasets_and_other_arrays_is_named(home):
     zarr.create_array("f.zarr", shape=(50, 7), chunks=(8, 3), dtype="f4")[:] = 1
     zarr.open_group("d.zarr").create_array("theirs", shape=(90, 2), chunks=(32, 2), dtype="f4")[:32] = 1
-    truncate(home / "d.zarr" / "theirs" / "c" / "0" / "0")
+    HARMS["truncated"](home / "d.zarr" / "theirs" / "c" / "0" / "0")
     assert bigkpca.verify("d.zarr").kind == "dataset"
-    truncate(home / "d.zarr" / "x" / "c" / "1" / "0")
+    HARMS["truncated"](home / "d.zarr" / "x" / "c" / "1" / "0")
     (home / "d.zarr" / "y" / "c" / "2").unlink()
-    empty(home / "d.zarr" / "y" / "c" / "0")
-    truncate(home / "f.zarr" / "c" / "6" / "2")
+    HARMS["empty"](home / "d.zarr" / "y" / "c" / "0")
+    HARMS["truncated"](home / "f.zarr" / "c" / "6" / "2")
     with pytest.raises(CorruptionError, match=r"d\.zarr: 3 parts are damaged or missing") as error:
         bigkpca.verify("d.zarr")
     assert "x: rows 32 to 63 cannot be read" in str(error.value)
     assert "y/c/0 is missing" in str(error.value)
     assert "y/c/2 is missing" in str(error.value)
-    with pytest.raises(CorruptionError, match=r"\n  .*f\.zarr: rows 48 to 49 cannot be read"):
-        bigkpca.verify("f.zarr")
+    refused(bigkpca.verify, ("f.zarr", CorruptionError, r"\n  .*f\.zarr: rows 48 to 49 cannot be read"))
     bigkpca.transform("m.zarr", np.load("a.npz")["x"], "many.zarr", block_rows=4)
     for path in Path("many.zarr/scores").glob("c/*/0"):
-        truncate(path)
+        HARMS["truncated"](path)
     with pytest.raises(CorruptionError, match=r"many\.zarr: 23 parts are damaged or missing") as error:
         bigkpca.verify("many.zarr")
     assert str(error.value).count("cannot be read") == 10
@@ -182,11 +165,9 @@ def test_damage_of_datasets_and_other_arrays_is_named(home):
 
 
 def test_damaged_models_and_what_cannot_be_checked_are_refused(home):
-    flip(home / "m.zarr" / "mean" / "c" / "0")
-    with pytest.raises(CorruptionError, match=r"m\.zarr/mean: rows 0 to 9 cannot be read"):
-        bigkpca.verify("m.zarr")
+    HARMS["flipped"](home / "m.zarr" / "mean" / "c" / "0")
+    refused(bigkpca.verify, ("m.zarr", CorruptionError, r"m\.zarr/mean: rows 0 to 9 cannot be read"))
     np.save("a.npy", np.ones((5, 2)))
-    with pytest.raises(SpecError, match=r"a\.npy is not stored as Zarr, whose chunks are checked"):
-        bigkpca.verify("a.npy")
+    refused(bigkpca.verify, ("a.npy", SpecError, r"a\.npy is not stored as Zarr, whose chunks are checked"))
     with pytest.raises(MemoryLimitError, match="1 MB are allowed: allow more with --memory"):
         bigkpca.verify("d.zarr", memory=10**6)

@@ -87,8 +87,7 @@ def test_drift_that_is_a_failure_publishes_nothing_and_is_not_diluted_by_later_r
     night.append(far_rows(300))
     before = tree_bytes(f"{night.out}/scores/c/4")
     for _ in range(2):
-        with pytest.raises(DriftError, match=r"drift 0\.\d+ is above 0\.2: .*nothing was published"):
-            night.run()
+        night.refused(DriftError, r"drift 0\.\d+ is above 0\.2: .*nothing was published")
         assert night.scores().shape == (1200, 3)
         assert tree_bytes(f"{night.out}/scores/c/4") == before
         night.append(some_rows(3000, 7))
@@ -179,16 +178,13 @@ def test_another_share_takes_another_output_and_a_model_that_can_flag_so_few(fla
     night = Night(flagging.again())
     for flag, message in (("flag = 0.1\n", "= 0.1 in the job, but = 0.05"), ("", "is not set in the job, but = 0.05")):
         night.set(FLAGGED.replace("flag = 0.05\n", flag))
-        with pytest.raises(SpecError, match=rf"output\.flag {message} in .*name another output\.path"):
-            night.run()
+        night.refused(SpecError, rf"output\.flag {message} in .*name another output\.path")
     elsewhere = FLAGGED.replace("features", "others")
     night.set(elsewhere.replace("0.05", "0.1"))
     assert night.run()[0]["flagged"]["alpha"] == 0.1
     elsewhere = elsewhere.replace("calibration_rows = 200\n", "").replace("others", "more")
     night.set(elsewhere.replace("0.05", "0.001"))
-    with pytest.raises(SpecError, match=r"output\.flag=0\.001: with 200 calibration rows"):
-        night.run()
+    night.refused(SpecError, r"output\.flag=0\.001: with 200 calibration rows")
     bigkpca.fit(night.rows, night.model, n_components=3, size=20, random_state=3, overwrite=True)
     night.set(elsewhere)
-    with pytest.raises(SpecError, match="the model has no calibration rows, which limits need"):
-        night.run()
+    night.refused(SpecError, "the model has no calibration rows, which limits need")

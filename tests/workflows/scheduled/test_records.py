@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shutil
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,18 @@ from tests.helpers.progress import Recorder
 FEWER_COMPONENTS = JOB.replace("n_components = 3", "n_components = 2")  # than the model of the job has
 ELSEWHERE = JOB.replace('"features.zarr"', '"disk/features.zarr"')
 MUST_EXIST = ELSEWHERE.replace("[run]", "must_exist = true\n[run]")
+
+
+def writes_fail(ending, number):
+    """While entered, no file whose name ends so can be written."""
+    write = LocalDisk.write
+
+    def failing(self, path, content):
+        if path.endswith(ending):
+            raise OSError(number, os.strerror(number))
+        write(self, path, content)
+
+    return mock.patch.object(LocalDisk, "write", failing)
 
 
 def test_a_record_says_what_a_run_did(tmp_path):
@@ -61,20 +74,11 @@ def test_metrics_that_cannot_be_written_fail_the_command_before_anything_is_comp
     night.append(some_rows(9))
     night.set(metrics="nowhere/bigkpca.prom")
     told = Recorder()
-    with pytest.raises(SpecError, match=r"metrics cannot be written to .*nowhere/bigkpca\.prom"):
-        night.run(told)
+    night.refused(SpecError, r"metrics cannot be written to .*nowhere/bigkpca\.prom", told)
     assert told.started == []
     night.set(metrics="bigkpca.prom")
-    write = LocalDisk.write
-
-    def full(self, path, content):
-        if path.endswith(".prom"):
-            raise OSError(errno.ENOSPC, "no space left")
-        write(self, path, content)
-
-    full_disk = mock.patch.object(LocalDisk, "write", full)
-    with full_disk, pytest.raises(IncompleteError, match="disk is full"):  # which is no mistake in the job
-        night.run()
+    with writes_fail(".prom", errno.ENOSPC):  # which is no mistake in the job
+        night.refused(IncompleteError, "disk is full")
     assert bigkpca.history(night.out)[-1]["exit_code"] == 6
     assert night.run()[0]["total_rows"] == 99
 
@@ -201,8 +205,7 @@ def test_an_output_that_is_gone_is_no_first_run(mounted):
     mounted.append(some_rows(9))
     with unmounted(mounted):
         before = tree_bytes(mounted.root)
-        with pytest.raises(SpecError, match=GONE):
-            mounted.run()
+        mounted.refused(SpecError, GONE)
         assert tree_bytes(mounted.root) == before
     assert mounted.run()[0]["total_rows"] == 79
 
@@ -211,8 +214,7 @@ def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(moun
     other = ELSEWHERE.replace("disk/", "other/")
     for number, start in enumerate((mounted.record.unlink, lambda: mounted.set(other))):
         Path(mounted.root, "disk").rename(Path(mounted.root, f"disk {number}"))
-        with pytest.raises(SpecError, match=GONE):
-            mounted.run()
+        mounted.refused(SpecError, GONE)
         start()
         record = mounted.run()[0]
         assert (record["run"], record["total_rows"]) == (1, 70)
@@ -220,16 +222,8 @@ def test_who_removes_the_record_says_so_or_names_another_output_starts_anew(moun
     assert mounted.record.read_text() == f"{mounted.root}/other/features.zarr"
 
 
-def test_a_job_may_say_that_there_must_be_output_where_no_record_can_be_written(mounted, monkeypatch):
-    write = LocalDisk.write
-
-    def read_only(self, path, content):
-        if path == str(mounted.record):
-            raise OSError(errno.EROFS, "Read-only file system")
-        write(self, path, content)
-
+def test_a_job_may_say_that_there_must_be_output_where_no_record_can_be_written(mounted):
     mounted.record.unlink()
-    monkeypatch.setattr(LocalDisk, "write", read_only)
     missed = (
         f"{mounted.record} cannot be written, so a later run could take an unmounted volume for a first run: set "
         "output.must_exist = true in the job"
@@ -237,17 +231,18 @@ def test_a_job_may_say_that_there_must_be_output_where_no_record_can_be_written(
     for text, notes in ((ELSEWHERE, [missed]), (MUST_EXIST, [])):
         told = Recorder()
         mounted.set(text)
-        assert mounted.run(told)[0]["status"] == "nothing new"
+        with writes_fail(mounted.record.name, errno.EROFS):
+            assert mounted.run(told)[0]["status"] == "nothing new"
         assert [note for note in told.notes if "bigkpca-record" in note] == notes
     message = r"features\.zarr holds no features, but the job sets output\.must_exist = tr"
-    with unmounted(mounted), pytest.raises(SpecError, match=message):
-        mounted.run()
+    with unmounted(mounted):
+        mounted.refused(SpecError, message)
 
 
 def test_a_run_that_finds_the_lock_taken_changes_no_metrics(mounted):
     before = Path(mounted.folder, "bigkpca.prom").read_bytes()
-    with LocalDisk().writer(mounted.out + ".runs.jsonl"), pytest.raises(LockedError, match="another run is writing"):
-        mounted.run()
+    with LocalDisk().writer(mounted.out + ".runs.jsonl"):
+        mounted.refused(LockedError, "another run is writing")
     assert Path(mounted.folder, "bigkpca.prom").read_bytes() == before
 
 

@@ -18,7 +18,7 @@ from bigkpca.storage.output import Output
 from bigkpca.workflows.scheduled import night as night_of
 from bigkpca.workflows.scheduled import records as records_of
 from tests.helpers.disks import tree_bytes
-from tests.helpers.nights import Night, some_rows, stops_after
+from tests.helpers.nights import Night, some_rows
 from tests.helpers.progress import Once
 
 
@@ -71,12 +71,8 @@ def test_rows_that_arrive_while_a_run_is_at_work_wait_for_the_next(night):
 
 
 def test_one_of_two_runs_at_once_is_refused(night):
-    def others():
-        with pytest.raises(LockedError, match="another run is writing"):
-            night.run()
-
     night.append(some_rows(40, 1))
-    meanwhile = Once(what=others)
+    meanwhile = Once(what=lambda: night.refused(LockedError, "another run is writing"))
     night.run(meanwhile)
     assert meanwhile.what is None
     assert len(bigkpca.history(night.out)) == 2
@@ -85,15 +81,12 @@ def test_one_of_two_runs_at_once_is_refused(night):
 def test_models_that_belong_to_others_are_refused(night):
     path = Path(night.model)
     path.rename(path.with_name("kept"))
-    with pytest.raises(SpecError, match=r"model\.zarr, the model that extracted the features"):
-        night.run()
+    night.refused(SpecError, r"model\.zarr, the model that extracted the features")
     bigkpca.fit(some_rows(70, 1), night.model, n_components=2, size=20, random_state=3)
-    with pytest.raises(SpecError, match=r"holds features of the model \w{12}, but .*model\.zarr is the model"):
-        night.run()
+    night.refused(SpecError, r"holds features of the model \w{12}, but .*model\.zarr is the model")
     Path(night.out).rename(Path(night.out).with_name("other.zarr"))
     Path(night.job + ".bigkpca-record").unlink()
-    with pytest.raises(SpecError, match="was fitted with other options: n_components = 2 there and 3 in the job"):
-        night.run()
+    night.refused(SpecError, "was fitted with other options: n_components = 2 there and 3 in the job")
 
 
 def test_what_is_no_output_of_a_job_is_never_replaced(new):
@@ -106,8 +99,7 @@ def test_what_is_no_output_of_a_job_is_never_replaced(new):
     ):
         make()
         before = tree_bytes(new.root)
-        with pytest.raises(SpecError, match=f"{message}.*: choose another output path"):
-            new.run()
+        new.refused(SpecError, f"{message}.*: choose another output path")
         Path(new.out + ".runs.jsonl").unlink()
         assert tree_bytes(new.root) == before
         shutil.rmtree(out) if out.is_dir() else out.unlink()
@@ -117,8 +109,7 @@ def test_what_is_no_output_of_a_job_is_never_replaced(new):
 def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(new, rows):
     for count in (200, 200):
         new.append(some_rows(count, 1))
-        with pytest.raises(KeyboardInterrupt):
-            new.run(stops_after(rows))
+        new.stopped(rows)
         new.append(some_rows(33, 2))
         with mock.patch.object(night_of, "tile_scores", side_effect=night_of.tile_scores) as computed:
             records = new.run()
@@ -130,8 +121,7 @@ def test_a_run_goes_on_where_one_was_stopped_and_then_takes_what_arrived(new, ro
 
 def test_blocks_that_other_packages_made_are_made_again(new, monkeypatch):
     new.append(some_rows(200))
-    with pytest.raises(KeyboardInterrupt):
-        new.run(stops_after(170))
+    new.stopped(170)
     real = records_of.version
     monkeypatch.setattr(records_of, "version", lambda name: "9.9" if name == "numpy" else real(name))
     with mock.patch.object(night_of, "tile_scores", side_effect=night_of.tile_scores) as computed:
@@ -146,8 +136,7 @@ def test_a_claim_of_rows_that_changed_since_is_given_up(new):
     for more in (0, 80):
         if more:
             array.append(some_rows(more, 1))
-        with pytest.raises(KeyboardInterrupt):
-            new.run(stops_after(40))
+        new.stopped(40)
         array[array.shape[0] - 1] = 9  # in a block that was written already, or not
         array[array.shape[0] - 48] = 9
         assert new.run()[0]["rows"] == [more and 80, 80 + more]
@@ -157,8 +146,7 @@ def test_a_claim_of_rows_that_changed_since_is_given_up(new):
 def test_a_first_night_with_too_few_rows_does_not_hold_up_the_next(tmp_path):
     night = Night.made(tmp_path / "job")
     night.append(some_rows(1))
-    with pytest.raises(SpecError, match=r"calibration_rows=2000: .* too few rows to set some aside"):
-        night.run()
+    night.refused(SpecError, r"calibration_rows=2000: .* too few rows to set some aside")
     night.append(some_rows(99, 1))
     assert night.run()[0]["rows"] == [0, 100]
 
@@ -169,8 +157,7 @@ def test_rows_that_cannot_be_used_do_not_hold_up_those_that_replace_them(new):
     new.run()
     array.append(some_rows(9, 1))
     array[94, 2] = float("nan")
-    with pytest.raises(DataError, match="row 94, column 2"):
-        new.run()
+    new.refused(DataError, "row 94, column 2")
     failed = bigkpca.history(new.out)[-1]
     assert (failed["status"], failed["exit_code"], failed["rows"]) == ("failed", 3, None)
     assert new.scores().shape == (90, 3)
@@ -186,10 +173,9 @@ def test_rows_that_cannot_be_used_do_not_hold_up_those_that_replace_them(new):
 @pytest.mark.full
 def test_killed_runs_in_a_bucket_are_finished_though_more_rows_arrived(tmp_path, bucket):
     night = Night.made(tmp_path / "job", bucket)
-    for number, stop in enumerate((Once(title="fitting"), stops_after(), stops_after())):
+    for number, title in enumerate(("fitting", "extracting features", "extracting features")):
         night.append(some_rows(150, number))
-        with pytest.raises(KeyboardInterrupt):
-            night.run(stop)
+        night.stopped(title=title)
         night.append(some_rows(20, 9 + number))
         made = [150, 20] if number else [170]  # of the fit nothing was made yet
         assert [each["rows"][1] - each["rows"][0] for each in night.run()] == made
@@ -210,7 +196,7 @@ def test_a_run_that_finds_another_at_work_on_more_rows_writes_nothing(tmp_path, 
         night.append(some_rows(50, 2))
         assert [each["rows"] for each in night.run()] == [[90, 190], [190, 240]]
 
-    with pytest.raises(LockedError, match=r"another run took over|no longer names the request"):
-        night.run(Once(what=other_run, after=95, title="extracting"))
+    meanwhile = Once(what=other_run, after=95, title="extracting")
+    night.refused(LockedError, r"another run took over|no longer names the request", meanwhile)
     np.testing.assert_array_equal(night.scores(), night.wanted())
     assert night.run()[0]["status"] == "nothing new"
