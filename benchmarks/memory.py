@@ -88,7 +88,8 @@ def commands(size: int) -> list[tuple[tuple[int, ...], str]]:
 
 def grid(folder: Path, rows: int, size: int) -> Iterator[tuple[int, str, float, float]]:
     """Threads, command, measured and planned peak in MB."""
-    here = folder / f"memory-{rows}-{size}"
+    here = folder / "memory"
+    shutil.rmtree(here, ignore_errors=True)  # of a run that failed
     paths = {f"x{columns}": drawn(here, columns, "float32", rows) for columns in (54, 784, 3000)}
     paths |= {f"x784-{dtype}": drawn(here, 784, dtype, rows) for dtype in ("float64", "uint8")}
     paths |= {name: str(here / name) for name in ("model", "decoder", "scores")}
