@@ -75,12 +75,12 @@ def commands(size: int) -> list[tuple[tuple[int, ...], str]]:
         *(((2,), f"fit x784 new --size {size} {rule}") for rule in rules),
         ((2,), f"fit x54 new --size {4 * size} --method rff --solver randomized"),
         ((2,), f"fit x784 model --size {size}"),
-        ((2,), f"fit x784 ridge --size {half} --preimage ridge"),
+        ((2,), f"fit x784 decoder --size {half} --preimage ridge"),
         ((2, 8), "transform model x784 new"),
         ((2,), "transform model x784 new --residual"),
-        ((2,), "transform ridge x784 scores"),
-        ((2, 8), "reconstruct ridge scores new"),
-        ((2,), "denoise ridge x784 new"),
+        ((2,), "transform decoder x784 scores"),
+        ((2, 8), "reconstruct decoder scores new"),
+        ((2,), "denoise decoder x784 new"),
         ((2,), f"evaluate model x784 --sample {max(2, size // 2)}"),
         ((2,), "sigma x784"),
     ]
@@ -88,10 +88,11 @@ def commands(size: int) -> list[tuple[tuple[int, ...], str]]:
 
 def grid(folder: Path, rows: int, size: int) -> Iterator[tuple[int, str, float, float]]:
     """Threads, command, measured and planned peak in MB."""
-    here = folder / f"memory-{rows}-{size}"
+    here = folder / "memory"
+    shutil.rmtree(here, ignore_errors=True)  # of a run that failed
     paths = {f"x{columns}": drawn(here, columns, "float32", rows) for columns in (54, 784, 3000)}
     paths |= {f"x784-{dtype}": drawn(here, 784, dtype, rows) for dtype in ("float64", "uint8")}
-    paths |= {name: str(here / name) for name in ("model", "ridge", "scores")}
+    paths |= {name: str(here / name) for name in ("model", "decoder", "scores")}
     for number, (all_threads, command) in enumerate(commands(size)):
         for threads in all_threads:
             paths["new"] = str(here / f"new-{number}-{threads}")
