@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bigkpca.ingesting import ingest
@@ -33,13 +35,16 @@ def npy(path, values):
 
 
 def write(folder, content, name="a"):
-    """A file of this content: CSV of text, Parquet of a frame, .npy of an array. A path stays as it is."""
+    """A file of this content: CSV of text, Parquet of columns or a frame, .npy of an array. A path stays as it is."""
     if isinstance(content, Path):
         return content
     if isinstance(content, np.ndarray):
         return npy(folder / f"{name}.npy", content)
     path = folder / f"{name}.{'csv' if isinstance(content, str) else 'parquet'}"
-    path.write_text(content) if isinstance(content, str) else content.to_parquet(path)
+    if isinstance(content, dict):
+        pq.write_table(pa.table(content), path)
+    else:
+        path.write_text(content) if isinstance(content, str) else content.to_parquet(path)
     return path
 
 

@@ -13,6 +13,7 @@ from scipy.stats import ks_2samp
 from bigkpca import KernelPCA
 from bigkpca.errors import SpecError
 from bigkpca.numerics.calibration import COMBINED, Calibration
+from bigkpca.numerics.expansion import residuals
 from tests.numerics.fits import seeds
 
 
@@ -100,7 +101,9 @@ def test_statistics_of_fitted_rows_follow_from_the_exact_gram_matrix(kernel):
     scores, left = model.scoring(60, model.expansion())(X)
     found = Calibration(X, 60 / model.solution.eigenvalues, scores, left).statistics(scores, left)
     np.testing.assert_allclose(found[:2], [Q, T2], rtol=1e-5)
-    np.testing.assert_array_equal(next(model.residuals([X], 60, model.expansion())), left)
+    np.testing.assert_array_equal(next(model.project([X], 60)), scores)
+    ((V, diagonal),) = model.features.tiles([X], 60)
+    np.testing.assert_array_equal(residuals(model.expansion(), model.solution, V, diagonal), left)
 
 
 def shares_of_orders(alpha, values, residuals):
