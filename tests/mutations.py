@@ -78,7 +78,7 @@ FAULTS = [
     Fault("bigkpca/data/stores/objects.py", "if held == before:", "if True:", "claims of others are replaced"),
     Fault("bigkpca/data/stores/local.py", "LOCK_EX", "LOCK_SH", "two writers at once"),
     Fault("bigkpca/data/zarr_stores.py", "if (self.root / key).exists()", "if False", "lost if the power fails"),
-    Fault("bigkpca/data/sparse.py", "check_format(full_check=True)", "check_format()", "the next row"),
+    Fault("bigkpca/data/sparse.py", "check_format(full_check=True)", "check_format(full_check=False)", "the next row"),
     Fault("bigkpca/storage/models.py", "digest.update(little_endian(values))", "pass", "damaged models load"),
     Fault("bigkpca/storage/output.py", "if _content_of(self.claim) != _content", "if False and", "late tasks write"),
     Fault("bigkpca/storage/output.py", "            _remove_behind(path, about)", "            pass", "rows of others"),
